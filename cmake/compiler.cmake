@@ -1,0 +1,30 @@
+# Flags that hold for every target: warnings are errors, and arithmetic is what the source says.
+add_library(muster_compiler INTERFACE)
+target_compile_options(muster_compiler INTERFACE
+  -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wnon-virtual-dtor -Woverloaded-virtual
+  -Wimplicit-fallthrough -Werror
+  # No contraction of a*b+c behind our back: a result must not depend on how a loop was compiled.
+  -ffp-contract=off
+  -fstack-protector-strong)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+  target_compile_options(muster_compiler INTERFACE -Wthread-safety)
+endif()
+target_compile_definitions(muster_compiler INTERFACE
+  $<$<CONFIG:Debug>:_GLIBCXX_ASSERTIONS> EIGEN_MPL2_ONLY EIGEN_DONT_PARALLELIZE)
+
+# One instruction set for the whole build (Eigen's types change with it). Devices older than 2013
+# build with -DMUSTER_CPU_BASELINE=x86-64.
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+  set(MUSTER_CPU_BASELINE "x86-64-v3" CACHE STRING "Value for -march; empty for the compiler's own")
+else()
+  set(MUSTER_CPU_BASELINE "" CACHE STRING "Value for -march; empty for the compiler's own")
+endif()
+if(MUSTER_CPU_BASELINE)
+  target_compile_options(muster_compiler INTERFACE -march=${MUSTER_CPU_BASELINE})
+endif()
+
+if(MUSTER_SANITIZE)
+  target_compile_options(muster_compiler INTERFACE
+    -fsanitize=${MUSTER_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer -O1)
+  target_link_options(muster_compiler INTERFACE -fsanitize=${MUSTER_SANITIZE})
+endif()
