@@ -1,0 +1,131 @@
+#include "core/strategy/job.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "core/base/names.h"
+#include "core/graph/model.h"
+
+namespace muster {
+namespace {
+
+constexpr std::size_t kMaxTestData = 4096;
+constexpr std::int64_t kMaxSeed = std::int64_t{1} << 53;
+
+bool has_control_character(std::string_view text) {
+  return std::any_of(text.begin(), text.end(), [](char c) {
+    const auto byte = static_cast<unsigned char>(c);
+    return byte < 0x20 || byte == 0x7f;
+  });
+}
+
+Result<EvaluationSettings> evaluation_from_json(const Json& json, const std::string& where) {
+  EvaluationSettings settings;
+  JsonObject object(json, where);
+  settings.federated = object.boolean("federated", settings.federated);
+  settings.test_data = object.text("test_data", settings.test_data);
+  if (settings.test_data.size() > kMaxTestData) {
+    object.fail("test_data", fmt::format("{} bytes, wanted at most {}", settings.test_data.size(),
+                                         kMaxTestData));
+  }
+  if (has_control_character(settings.test_data)) {
+    object.fail("test_data", "holds a control character, wanted a data spec in one line");
+  }
+  MUSTER_TRY_STATUS(object.finish());
+  return settings;
+}
+
+Error bad_model(const std::string& where, const std::string& what) {
+  return {ErrorCode::kInvalidArgument, fmt::format("{}: {}", where, what), "bad_field"};
+}
+
+// Builds the model's graph, so that what does not fit is found at submission and not on the
+// devices.
+Status check_model(const Json& model, const std::string& where) {
+  MUSTER_TRY(const Json resolved, resolve_model(model, where));
+  if (const std::size_t bytes = resolved.dump().size(); bytes > kMaxModelBytes) {
+    return bad_model(where, fmt::format("its resolved description has {} bytes, wanted at most {}",
+                                        bytes, kMaxModelBytes));
+  }
+  MUSTER_TRY(const Graph graph, graph_from_model(resolved, where));
+  const std::int64_t parameters = graph.layout()->num_elements();
+  if (parameters < 1 || parameters > kMaxModelParameters) {
+    return bad_model(where,
+                     fmt::format("{} parameters, wanted 1 to {}", parameters, kMaxModelParameters));
+  }
+  return {};
+}
+
+std::string read_job_name(JsonObject& object) {
+  std::string name = object.text("name");
+  if (!object.ok()) return {};
+  if (auto status = check_name("job name", name); !status) {
+    object.fail("name", std::move(status).error().message);
+  }
+  return name;
+}
+
+// "local" as the operator writes it: without mu, which is the strategy's.
+Result<LocalSettings> local_from_json(const Json& json, const std::string& where,
+                                      const Federated& federated) {
+  if (json.is_object() && json.contains("mu")) {
+    return bad_model(where + ".mu",
+                     "belongs to the strategy: \"aggregation\": {\"method\": \"FedProx\", "
+                     "\"mu\": ...}");
+  }
+  MUSTER_TRY(LocalSettings local, local_settings_from_json(json, where));
+  if (const auto* prox = std::get_if<FedProx>(&federated.aggregation)) local.mu = prox->mu;
+  return local;
+}
+
+Result<JobDescription> read_job(const Json& json) {
+  const Json nothing = Json::object();
+  const auto or_nothing = [&](const Json* found) -> const Json& {
+    return found == nullptr ? nothing : *found;
+  };
+  JobDescription job;
+  JsonObject object(json, "job");
+  job.name = read_job_name(object);
+  job.model = object.value("model");
+  const Json& strategy = object.value("strategy");
+  const Json& local = or_nothing(object.find("local"));
+  const Json& round = or_nothing(object.find("round"));
+  const Json& evaluation = or_nothing(object.find("evaluation"));
+  job.seed = static_cast<std::uint64_t>(object.integer("seed", 0, {0, kMaxSeed}));
+  MUSTER_TRY_STATUS(object.finish());
+
+  MUSTER_TRY(job.strategy, strategy_from_json(strategy, "job.strategy"));
+  const auto& federated = std::get<Federated>(job.strategy);
+  MUSTER_TRY(job.local, local_from_json(local, "job.local", federated));
+  MUSTER_TRY(job.round, round_settings_from_json(round, "job.round", federated.num_clients,
+                                                 federated.client_selection));
+  MUSTER_TRY(job.evaluation, evaluation_from_json(evaluation, "job.evaluation"));
+  // Last, because it costs most.
+  MUSTER_TRY_STATUS(check_model(job.model, "job.model"));
+  return job;
+}
+
+}  // namespace
+
+Result<JobDescription> job_from_json(const Json& json) {
+  auto job = read_job(json);
+  if (job) return job;
+  return Error{ErrorCode::kInvalidArgument, std::move(job).error().message, "bad_job"};
+}
+
+Json to_json(const JobDescription& job) {
+  Json local = to_json(job.local);
+  local.erase("mu");
+  return {{"name", job.name},
+          {"model", job.model},
+          {"strategy", to_json(job.strategy)},
+          {"local", std::move(local)},
+          {"round", to_json(job.round)},
+          {"evaluation",
+           {{"federated", job.evaluation.federated}, {"test_data", job.evaluation.test_data}}},
+          {"seed", job.seed}};
+}
+
+}  // namespace muster

@@ -1,0 +1,179 @@
+#include "core/tensor/safetensors.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "core/tensor/convert.h"
+
+namespace muster {
+namespace {
+
+constexpr std::size_t kLengthBytes = 8;
+constexpr std::size_t kDataAlignment = 64;
+
+// JSON's string with the escapes that serde_json (and so the format's own library) writes; all else
+// stays as it is.
+void append_quoted(std::string& out, std::string_view text) {
+  out += '"';
+  for (const char c : text) {
+    switch (c) {
+      case '"':
+        out += "\\\"";
+        break;
+      case '\\':
+        out += "\\\\";
+        break;
+      case '\b':
+        out += "\\b";
+        break;
+      case '\f':
+        out += "\\f";
+        break;
+      case '\n':
+        out += "\\n";
+        break;
+      case '\r':
+        out += "\\r";
+        break;
+      case '\t':
+        out += "\\t";
+        break;
+      default:
+        if (static_cast<unsigned char>(c) < 0x20) {
+          out += fmt::format("\\u{:04x}", static_cast<unsigned>(c));
+        } else {
+          out += c;
+        }
+    }
+  }
+  out += '"';
+}
+
+Result<LayoutPtr> layout_of(const SafetensorsHeader& header) {
+  std::vector<StateLayout::Entry> entries;
+  entries.reserve(header.tensors.size());
+  for (const SafetensorsTensor& tensor : header.tensors) {
+    entries.push_back({tensor.name, tensor.shape});
+  }
+  return StateLayout::create(std::move(entries));
+}
+
+// The header's tensors have the layout's names and shapes, and hold F32.
+Status check_expected(const SafetensorsHeader& header, const StateLayout& expected) {
+  MUSTER_TRY(const LayoutPtr found, layout_of(header));
+  MUSTER_TRY_STATUS(check_same_layout(expected, *found));
+  for (const SafetensorsTensor& tensor : header.tensors) {
+    if (tensor.dtype == Dtype::kF32) continue;
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("tensor \"{}\" has dtype {}, F32 is wanted", printable(tensor.name),
+                             to_string(tensor.dtype)),
+                 "dtype_mismatch"};
+  }
+  return {};
+}
+
+// Says before memory is taken that a state cannot be made of this.
+Status check_convertible(const SafetensorsHeader& header) {
+  for (const SafetensorsTensor& tensor : header.tensors) {
+    if (auto able = convert_to_float32(tensor.dtype, {}, {}); !able) {
+      return with_context(std::move(able).error(),
+                          fmt::format("tensor \"{}\"", printable(tensor.name)));
+    }
+  }
+  return {};
+}
+
+ByteView bytes_of(const StateDict& state) {
+  return std::as_bytes(state.values());
+}
+
+}  // namespace
+
+Result<StateDict> read_state(ByteView file, const LayoutPtr& expected,
+                             const SafetensorsLimits& limits) {
+  MUSTER_TRY(const SafetensorsHeader header, parse_safetensors_header(file, file.size(), limits));
+  LayoutPtr layout = expected;
+  if (expected != nullptr) {
+    MUSTER_TRY_STATUS(check_expected(header, *expected));
+  } else {
+    MUSTER_TRY_STATUS(check_convertible(header));
+    MUSTER_TRY(layout, layout_of(header));
+  }
+  StateDict state(layout);
+  const ByteView data = file.subspan(header.data_begin);
+  for (const SafetensorsTensor& tensor : header.tensors) {
+    const ByteView bytes = data.subspan(tensor.begin, tensor.end - tensor.begin);
+    if (auto done = convert_to_float32(tensor.dtype, bytes, state.tensor(tensor.name)); !done) {
+      return with_context(std::move(done).error(),
+                          fmt::format("tensor \"{}\"", printable(tensor.name)));
+    }
+  }
+  return state;
+}
+
+Result<std::span<const float>> view_canonical_state(ByteView file, const StateLayout& layout) {
+  const std::string header = safetensors_header(layout);
+  const std::size_t elements = static_cast<std::size_t>(layout.num_elements());
+  if (file.size() != header.size() + elements * sizeof(float) ||
+      !as_text(file).starts_with(header)) {
+    // What is wrong with it in substance comes before the form.
+    MUSTER_TRY(const SafetensorsHeader found, parse_safetensors_header(file, file.size()));
+    MUSTER_TRY_STATUS(check_expected(found, layout));
+    return Error{ErrorCode::kInvalidArgument,
+                 "the header is not in canonical form (tensors in order of name, no metadata, data "
+                 "at a multiple of 64 bytes)",
+                 "not_canonical"};
+  }
+  const std::byte* data = file.data() + header.size();
+  if (reinterpret_cast<std::uintptr_t>(data) % alignof(float) != 0) {
+    return Error{ErrorCode::kInvalidArgument,
+                 "the file lies in memory at an address that is no multiple of 4", "not_canonical"};
+  }
+  return std::span<const float>(reinterpret_cast<const float*>(data), elements);
+}
+
+std::string safetensors_header(const StateLayout& layout) {
+  std::string header(kLengthBytes, '\0');
+  header += '{';
+  for (const TensorSpec& spec : layout.tensors()) {
+    if (header.size() > kLengthBytes + 1) header += ',';
+    append_quoted(header, spec.name);
+    fmt::format_to(std::back_inserter(header),
+                   R"(:{{"dtype":"F32","shape":[{}],"data_offsets":[{},{}]}})",
+                   fmt::join(spec.shape, ","), 4 * spec.offset, 4 * (spec.offset + spec.size));
+  }
+  header += '}';
+  header.append((kDataAlignment - header.size() % kDataAlignment) % kDataAlignment, ' ');
+  std::array<std::byte, kLengthBytes> length{};
+  store_le64(header.size() - kLengthBytes, length);
+  std::memcpy(header.data(), length.data(), length.size());
+  return header;
+}
+
+std::uint64_t safetensors_bytes(const StateLayout& layout) {
+  return safetensors_header(layout).size() +
+         static_cast<std::uint64_t>(layout.num_elements()) * sizeof(float);
+}
+
+Bytes write_state(const StateDict& state) {
+  const std::string header = safetensors_header(state.layout());
+  const ByteView data = bytes_of(state);
+  Bytes file;
+  file.reserve(header.size() + data.size());
+  file.insert(file.end(), as_bytes(header).begin(), as_bytes(header).end());
+  file.insert(file.end(), data.begin(), data.end());
+  return file;
+}
+
+Digest state_digest(const StateDict& state) {
+  Sha256 hash;
+  hash.update(as_bytes(safetensors_header(state.layout())));
+  hash.update(bytes_of(state));
+  return hash.finish();
+}
+
+}  // namespace muster
