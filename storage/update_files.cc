@@ -1,0 +1,83 @@
+#include "storage/update_files.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <system_error>
+
+namespace muster {
+namespace {
+
+namespace fs = std::filesystem;
+
+Error file_error(const fs::path& path, std::string_view what, int code) {
+  const bool full = code == ENOSPC || code == EDQUOT;
+  return Error{full ? ErrorCode::kResourceExhausted : ErrorCode::kUnavailable,
+               fmt::format("{} {}: {}", what, path.string(), std::strerror(code)),
+               full ? "disk_full" : "disk_error"};
+}
+
+Status flush(const fs::path& path) {
+  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (descriptor < 0) return file_error(path, "open", errno);
+  const bool flushed = ::fsync(descriptor) == 0;
+  const int code = errno;
+  ::close(descriptor);
+  if (!flushed) return file_error(path, "flush", code);
+  return {};
+}
+
+}  // namespace
+
+fs::path UpdateFiles::folder_of(const std::string& job, std::int64_t round,
+                                std::int64_t attempt) const {
+  return root_ / job / fmt::format("{}-{}", round, attempt);
+}
+
+fs::path UpdateFiles::path_of(const Key& key) const {
+  return folder_of(key.job, key.round, key.attempt) /
+         fmt::format("{}.{}.safetensors", key.device, key.digest.hex());
+}
+
+Status UpdateFiles::adopt(const fs::path& spooled, const Key& key) const {
+  const fs::path target = path_of(key);
+  const fs::path folder = target.parent_path();
+  std::error_code error;
+  const bool made = fs::create_directories(folder, error);
+  if (error) return file_error(folder, "make folder", error.value());
+  MUSTER_TRY_STATUS(flush(spooled));
+  if (::rename(spooled.c_str(), target.c_str()) != 0) return file_error(target, "rename to", errno);
+  MUSTER_TRY_STATUS(sync_folder(folder));
+  if (made) {
+    MUSTER_TRY_STATUS(sync_folder(folder.parent_path()));
+    MUSTER_TRY_STATUS(sync_folder(root_));
+  }
+  return {};
+}
+
+Result<MappedFile> UpdateFiles::map(const Key& key) const {
+  std::error_code error;
+  if (!fs::exists(path_of(key), error)) {
+    return Error{ErrorCode::kNotFound,
+                 fmt::format("the update of {} for round {} of {} is not on the disk", key.device,
+                             key.round, key.job),
+                 "artefact_missing"};
+  }
+  return MappedFile::open(path_of(key));
+}
+
+void UpdateFiles::remove(const Key& key) const {
+  std::error_code ignored;
+  fs::remove(path_of(key), ignored);
+}
+
+void UpdateFiles::remove_round(const std::string& job, std::int64_t round,
+                               std::int64_t attempt) const {
+  std::error_code ignored;
+  fs::remove_all(folder_of(job, round, attempt), ignored);
+}
+
+}  // namespace muster
