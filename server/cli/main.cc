@@ -1,0 +1,88 @@
+#include <fmt/format.h>
+#include <sys/resource.h>
+
+#include <cstdio>
+
+#include "server/cli/command.h"
+
+namespace muster::cli {
+
+int exit_code(const Error& error) {
+  switch (error.code) {
+    case ErrorCode::kInvalidArgument:
+      return kExitUsage;
+    case ErrorCode::kUnauthenticated:
+      return kExitNotVerified;
+    case ErrorCode::kUnavailable:
+    case ErrorCode::kDeadlineExceeded:
+      return kExitUnreachable;
+    default:
+      return kExitFailed;
+  }
+}
+
+CLI::App* add_command(CLI::App& group, const std::string& name, const std::string& description,
+                      const std::string& example) {
+  CLI::App* command = group.add_subcommand(name, description);
+  command->footer("\nExample:\n  " + example);
+  return command;
+}
+
+void add_json_flag(CLI::App& command, Command& shared) {
+  command.add_flag("--json", shared.json, "Print JSON instead of a table");
+}
+
+void add_directory_option(CLI::App& command, Command& shared) {
+  command
+      .add_option("--dir", shared.directory,
+                  "Server's directory, or a copy of its operator folder (default: $MUSTER_DIR, "
+                  "else the current directory)")
+      ->envname("MUSTER_DIR");
+}
+
+namespace {
+
+constexpr const char* kFooter =
+    "\nExample:\n"
+    "  muster init fl --host localhost && muster serve fl\n"
+    "\nExit codes: 0 done, 1 refused or failed, 2 wrong command line or input, 3 the server could "
+    "not be\n"
+    "verified or refused our certificate, 4 the server could not be reached.";
+
+int run_program(int argc, char** argv) {
+  // A crash must not leave keys in a core file.
+  const rlimit no_core{0, 0};
+  setrlimit(RLIMIT_CORE, &no_core);
+
+  CLI::App app{"muster: run a federated learning server, submit jobs, read rounds", "muster"};
+  app.footer(kFooter);
+  app.set_version_flag("--version", std::string("muster 0.1.0"));
+  app.require_subcommand(1);
+  Command shared;
+  shared.directory = ".";
+  add_init_command(app, shared);
+  add_serve_command(app, shared);
+  add_token_commands(app, shared);
+  add_job_commands(app, shared);
+  add_round_commands(app, shared);
+  add_device_commands(app, shared);
+  add_model_commands(app, shared);
+
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? kExitOk : kExitUsage;
+  }
+  const Status done = shared.run();
+  std::fflush(stdout);
+  if (done) return kExitOk;
+  fmt::print(stderr, "muster: {}\n", done.error().message);
+  return exit_code(done.error());
+}
+
+}  // namespace
+}  // namespace muster::cli
+
+int main(int argc, char** argv) {
+  return muster::cli::run_program(argc, argv);
+}

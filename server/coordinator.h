@@ -1,0 +1,186 @@
+#pragma once
+
+#include <spdlog/logger.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "core/aggregate/update_check.h"
+#include "core/base/error.h"
+#include "core/protocol/messages.h"
+#include "core/strategy/job.h"
+#include "server/clock.h"
+#include "server/compute.h"
+#include "server/job_run.h"
+#include "server/waiting_room.h"
+#include "storage/state_files.h"
+#include "storage/store.h"
+#include "storage/update_files.h"
+
+namespace muster {
+
+// Runs the jobs of one server: feeds check-ins, updates and the time to each job's round machine
+// and carries out what it answers. Every step is in the store before anyone is told of it, so a
+// server that is killed at any point goes on where it was.
+//
+// Order of calls: construct, `start` once (brings back the running jobs), any of the rest, `stop`
+// once. All calls are safe from any thread (one mutex; disk writes of a step happen under it;
+// replies are given after it is freed) and none waits for the network. The store, files and clock
+// must outlive it.
+class Coordinator {
+ public:
+  struct Parts {
+    Store& store;
+    const StateFiles& states;
+    const UpdateFiles& updates;
+    const Clock& clock;
+    std::shared_ptr<spdlog::logger> log;
+    UpdateLimits limits;
+    std::uint64_t max_state_bytes = 4'000'000'000;
+  };
+  explicit Coordinator(Parts parts);
+  ~Coordinator();
+
+  Status start();
+  // Answers every held check-in, finishes the running computation, stops the threads.
+  void stop();
+
+  // --- devices (coordinator_devices.cc) ---
+
+  // Answers `reply` now or when there is work, at the latest after request.wait_ms. `gone` tells
+  // that nobody listens any more.
+  void check_in(const DeviceRow& device, const protocol::CheckinRequest& request,
+                CheckinReply reply, std::function<bool()> gone);
+
+  // The most bytes an update of this job may have; ended jobs too, whose devices may still ask for
+  // a lost receipt. Never waits for the disk. Errors: kNotFound, reason "job_unknown".
+  Result<std::uint64_t> update_bytes_limit(const std::string& job) const;
+
+  struct UpdateTicket {
+    LayoutPtr layout;                          // that the update must have
+    std::optional<protocol::Receipt> receipt;  // it was accepted before: this is the answer
+  };
+  // Whether the device may send this update now. Changes nothing.
+  // Errors, each with the reason that docs/protocol.md lists: job_unknown, round_unknown,
+  // round_not_open, round_closed, not_selected, already_reported, stale_base, identity_mismatch.
+  Result<UpdateTicket> examine_update(const std::string& device,
+                                      const protocol::UpdateStatement& statement);
+
+  // Takes an update that was checked and whose file is durable in the UpdateFiles. When this
+  // returns a receipt the update is durable and counted. Errors: as examine_update (the round may
+  // have closed meanwhile); the caller removes the file then.
+  Result<protocol::Receipt> accept_update(UpdateRow update,
+                                          const protocol::UpdateStatement& statement);
+  // Records why an update was not taken.
+  void refuse_update(UpdateRow update, const Error& why);
+
+  Status take_result(const std::string& device, const std::string& task,
+                     const protocol::TaskResult& result);
+
+  // A state left for a device; counted to the round that it is for.
+  void count_download(const std::string& device, const Digest& state, std::uint64_t bytes);
+
+  // --- operators (coordinator_jobs.cc) ---
+
+  // Makes the initial state, stores the job and begins its first round. Errors: kInvalidArgument,
+  // reason "bad_job".
+  Result<std::string> submit(const JobDescription& description, const std::string& actor);
+  // Errors: kNotFound "job_unknown"; kFailedPrecondition "job_ended".
+  Status stop_job(const std::string& job, const std::string& actor);
+  // What only the running server knows of a job: phase, who is in, who is awaited, why it waits.
+  // Null for a job that does not run.
+  Json live_job(const std::string& job) const;
+  // "waiting", "training mnist-1 round 3", ...; empty for a device that is away.
+  std::string device_activity(const std::string& device) const;
+
+ private:
+  using Time = std::chrono::milliseconds;
+
+  // Answers to give once the mutex is free.
+  struct Outbox {
+    std::vector<std::function<void()>> answers;
+    void flush() {
+      for (auto& answer : answers) answer();
+      answers.clear();
+    }
+  };
+
+  // coordinator.cc
+  void run_timer(std::stop_token stop);
+  void tick(Outbox& outbox);
+  std::optional<Time> next_wake() const;
+  Time pace(const DeviceId& device) const;
+  Status resume_jobs();
+
+  // coordinator_devices.cc
+  std::optional<protocol::Task> task_for(const DeviceId& device);
+  protocol::Task training_task(const JobRun& run, const DeviceId& device, const std::string& id,
+                               Time now) const;
+  protocol::Task evaluation_task(const JobRun& run, const PendingEvaluation& pending,
+                                 Time now) const;
+  Result<UpdateTicket> examine_locked(const std::string& device,
+                                      const protocol::UpdateStatement& statement);
+  void send_away(WaitingDevice device, Outbox& outbox);
+  void offer(const Candidate& candidate, Outbox& outbox);
+
+  // coordinator_rounds.cc
+  // The next round, or the next attempt at one that was abandoned.
+  Status begin_round(JobRun& run, Outbox& outbox);
+  // Gives the event to the job's machine, stores what changed, and carries out the actions. After
+  // an error of the store the machine is as before and the next tick tries again.
+  Status handle(JobRun& run, const RoundEvent& event, Outbox& outbox);
+  // `next` is the machine after the event: it becomes the run's once the store has the change.
+  Status carry_out(JobRun& run, const RoundMachine& next, const RoundAction& action,
+                   Outbox& outbox);
+  Status invite(JobRun& run, const RoundMachine& next, const InviteDevices& action, Outbox& outbox);
+  Status aggregate(JobRun& run, const RoundMachine& next, const StartAggregation& action);
+  Status commit(JobRun& run, const RoundMachine& next, const CommitRound& action, Outbox& outbox);
+  Status abandon(JobRun& run, const RoundMachine& next, const AbandonRound& action, Outbox& outbox);
+  // The open attempt's row as it must be stored with `next`.
+  RoundRow round_row(const JobRun& run, const RoundMachine& next) const;
+  // Gives the machine the result that the compute thread left in `run.aggregated`; the timer
+  // repeats it after a failure of the store.
+  Status take_aggregate(JobRun& run, Outbox& outbox);
+  void aggregation_done(const std::string& job, std::int64_t round, std::int64_t attempt,
+                        Result<Digest> result);
+
+  // coordinator_evaluation.cc
+  Status ask_evaluations(JobRun& run, const std::vector<DeviceId>& devices, Outbox& outbox);
+  void evaluate_centrally(const JobRun& run);
+  void evaluation_done(const std::string& job, std::int64_t round, std::int64_t attempt,
+                       const Json& metrics);
+  // Writes the round's weighted evaluation once no answer is awaited any more, and ends the job
+  // when that was its last step.
+  Status settle_evaluations(JobRun& run);
+  Status finish_if_done(JobRun& run);
+
+  void remember_state_bytes(const std::string& job, std::uint64_t bytes);
+  JobRun* find_run(const std::string& job);
+  const JobRun* find_run(const std::string& job) const;
+  EventRow event(std::string kind, const JobRun* run, std::string actor = {},
+                 Json details = Json::object()) const;
+  Time now() const { return parts_.clock.steady(); }
+
+  Parts parts_;
+  mutable std::mutex mutex_;
+  std::condition_variable_any wake_;
+  std::map<std::string, std::unique_ptr<JobRun>> runs_;  // running jobs by id
+  WaitingRoom waiting_;
+  mutable std::mutex limits_mutex_;  // of the next; never held together with a wait
+  std::map<std::string, std::uint64_t> state_bytes_;  // of every job, by id
+  bool stopping_ = false;
+  Time retry_not_before_{0};  // after a failed step of the timer
+  std::unique_ptr<ComputeThread> compute_;
+  std::jthread timer_;
+};
+
+}  // namespace muster

@@ -1,0 +1,24 @@
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <string>
+
+#include "server/http/route.h"
+
+namespace muster::http {
+
+// What a Responder and its connection share. `deliver` is set before the handler runs and may be
+// called from any thread, once: it hands the answer to the thread that serves the sockets, or drops
+// it when the connection is no more. `note` is for the access log only.
+struct Responder::State {
+  std::atomic<bool> answered{false};
+  std::atomic<bool> peer_gone{false};
+  std::function<void(Response response, std::string note)> deliver;
+
+  void answer(Response response, std::string note = {}) {
+    if (!answered.exchange(true)) deliver(std::move(response), std::move(note));
+  }
+};
+
+}  // namespace muster::http

@@ -1,0 +1,103 @@
+#include "server/job_run.h"
+
+#include <fmt/format.h>
+
+#include "core/base/random.h"
+#include "core/graph/model.h"
+#include "core/tensor/safetensors.h"
+#include "core/train/data_spec.h"
+
+namespace muster {
+
+std::uint64_t selection_seed(std::uint64_t job_seed, std::int64_t round, std::int64_t attempt) {
+  return derive_seed(job_seed, {"selection", std::to_string(round), std::to_string(attempt)});
+}
+
+std::uint64_t training_seed(std::uint64_t job_seed, std::int64_t round, const DeviceId& device) {
+  return derive_seed(job_seed, {"training", std::to_string(round), device});
+}
+
+Result<StateDict> initial_state(const JobDescription& description) {
+  MUSTER_TRY(const Json model, resolve_model(description.model));
+  MUSTER_TRY(const Graph graph, graph_from_model(model));
+  return graph.initial_state(derive_seed(description.seed, {"initial state"}));
+}
+
+namespace {
+
+Result<Dataset> load_test_data(const std::string& text) {
+  MUSTER_TRY(DataSpec spec, parse_data_spec(text));
+  spec.holdout = 0;  // all of it is for testing
+  MUSTER_TRY(LocalData data, load_data(spec));
+  return std::move(data.train);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<JobRun>> make_job_run(JobRow row, std::uint64_t max_state_bytes) {
+  auto run = std::make_unique<JobRun>();
+  MUSTER_TRY(run->description, job_from_json(row.description));
+  MUSTER_TRY(run->model, resolve_model(run->description.model));
+  MUSTER_TRY(const Graph graph, graph_from_model(run->model));
+  run->layout = graph.layout();
+  run->state_bytes = safetensors_bytes(*run->layout);
+  if (run->state_bytes > max_state_bytes) {
+    return Error{
+        ErrorCode::kInvalidArgument,
+        fmt::format("model: a state of {} bytes is over this server's max_state_bytes of {}",
+                    run->state_bytes, max_state_bytes),
+        "bad_job"};
+  }
+  if (const std::string& spec = run->description.evaluation.test_data; !spec.empty()) {
+    Result<Dataset> data = load_test_data(spec);
+    if (!data) {
+      Error error = with_context(std::move(data).error(), "evaluation.test_data");
+      error.code = ErrorCode::kInvalidArgument;
+      error.reason = "bad_job";
+      return error;
+    }
+    run->test_data = std::make_shared<const Dataset>(*std::move(data));
+  }
+  run->row = std::move(row);
+  return run;
+}
+
+Result<std::unique_ptr<JobRun>> resume_job_run(const Store& store, JobRow row,
+                                               std::uint64_t max_state_bytes,
+                                               std::chrono::milliseconds now) {
+  MUSTER_TRY(std::unique_ptr<JobRun> run, make_job_run(std::move(row), max_state_bytes));
+  const std::string& job = run->row.job;
+  const std::int64_t committed = run->row.rounds_committed;
+
+  MUSTER_TRY(std::optional<RoundRow> open, store.find_round(job, committed + 1));
+  if (open) {
+    run->round = *std::move(open);
+    run->bytes_down = run->round.bytes_down;
+    run->bytes_up = run->round.bytes_up;
+    if (run->round.phase != to_string(RoundPhase::kAbandoned)) {
+      MUSTER_TRY(run->machine,
+                 RoundMachine::restore(run->description.round, run->round.machine, now));
+      MUSTER_TRY(const auto participants,
+                 store.list_participants(job, run->round.round, run->round.attempt));
+      for (const ParticipantRow& participant : participants)
+        run->tasks[participant.device] = participant.task;
+    }
+  }
+  if (committed == 0) return run;
+
+  MUSTER_TRY(const std::optional<RoundRow> last, store.find_round(job, committed));
+  if (!last || !last->state) return run;
+  if (!open) run->round = *last;
+  MUSTER_TRY(const auto evaluations, store.list_evaluations(job, committed));
+  for (const EvaluationRow& evaluation : evaluations) {
+    if (evaluation.answered_at_ms != 0) continue;
+    run->evaluations[evaluation.device] = {evaluation, *last->state,
+                                           now + run->description.round.deadline};
+  }
+  run->evaluations_open = !evaluations.empty() && !last->metrics.contains("eval_examples");
+  run->central_evaluation_pending =
+      run->test_data != nullptr && !last->metrics.contains("test_accuracy");
+  return run;
+}
+
+}  // namespace muster

@@ -1,0 +1,72 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "core/base/error.h"
+#include "core/round/round_machine.h"
+#include "core/strategy/job.h"
+#include "core/tensor/state.h"
+#include "core/train/dataset.h"
+#include "storage/rows.h"
+#include "storage/store.h"
+
+namespace muster {
+
+// An evaluation that a device was asked for and has not answered.
+struct PendingEvaluation {
+  EvaluationRow row;
+  Digest state;
+  std::chrono::milliseconds expires_at{0};  // steady
+};
+
+// One running job as the coordinator holds it: its rows as they are in the store, and the machine
+// of the attempt that is under way. Data only; the coordinator changes it under its mutex, and only
+// after the store has the change.
+struct JobRun {
+  JobRow row;
+  JobDescription description;
+  Json model;  // resolved: {"graph": ...}
+  LayoutPtr layout;
+  std::uint64_t state_bytes = 0;
+  std::shared_ptr<const Dataset> test_data;  // null when the job names none
+
+  RoundRow round;                         // the attempt under way
+  std::optional<RoundMachine> machine;    // none when all rounds are committed
+  std::map<DeviceId, std::string> tasks;  // of the invited devices
+  std::optional<Result<Digest>>
+      aggregated;  // what the compute thread made of it, until it is committed
+  std::int64_t bytes_down = 0, bytes_up = 0;  // of this attempt, not stored yet
+
+  std::map<DeviceId, PendingEvaluation> evaluations;  // of the last committed round
+  bool evaluations_open = false;  // their mean is not in the round's metrics yet
+  bool central_evaluation_pending = false;
+
+  const Federated& strategy() const { return std::get<Federated>(description.strategy); }
+  bool all_committed() const { return row.rounds_committed >= strategy().rounds; }
+};
+
+// The parts of a run that follow from the job itself: graph, layout, test data.
+// Errors: kInvalidArgument, reason "bad_job": model that does not fit, test data that cannot be
+// read, state over the limit.
+Result<std::unique_ptr<JobRun>> make_job_run(JobRow row, std::uint64_t max_state_bytes);
+
+// The initial global state of a job, from its seed alone.
+Result<StateDict> initial_state(const JobDescription& description);
+
+// A job as the store has it, brought back after a restart: its open attempt with machine,
+// participants, and unanswered evaluations.
+Result<std::unique_ptr<JobRun>> resume_job_run(const Store& store, JobRow row,
+                                               std::uint64_t max_state_bytes,
+                                               std::chrono::milliseconds now);
+
+// Seeds of a job's steps. They depend on the job's seed and the names of things, never on ids or
+// times of one run, so the same job gives the same states again.
+std::uint64_t selection_seed(std::uint64_t job_seed, std::int64_t round, std::int64_t attempt);
+std::uint64_t training_seed(std::uint64_t job_seed, std::int64_t round, const DeviceId& device);
+
+}  // namespace muster
