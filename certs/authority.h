@@ -27,11 +27,11 @@ class Authority {
 
   // A leaf with extended key usage clientAuth (serverAuth for Role::kServer, with `hosts` as DNS or
   // IP names), the identity as its one URI SAN, and a random 128-bit serial. Of the request only
-  // the public key is used. Errors: kInvalidArgument, reason "bad_request": not a PEM PKCS#10
-  // request over 16 KiB, bad self-signature, a key that is not EC P-256 or Ed25519.
-  // kInvalidArgument, reasons "bad_name", "bad_host" (not a DNS name or address, or given for
-  // another role than the server's), "bad_lifetime". kFailedPrecondition, reason
-  // "authority_expired".
+  // the public key is used.
+  // Errors: kInvalidArgument, reason "bad_request" (not one PEM PKCS#10 request, over 16 KiB, bad
+  // self-signature, a key that is not EC P-256 or Ed25519), "bad_name", "bad_host" (neither a DNS
+  // name nor an address, or given for another role than the server's), "bad_lifetime" (under an
+  // hour); kFailedPrecondition, reason "authority_expired".
   Result<Certificate> issue(std::string_view signing_request_pem, const Identity& identity,
                             WallTime now, std::chrono::hours lifetime,
                             const std::vector<std::string>& hosts = {}) const;

@@ -9,13 +9,11 @@
 namespace muster {
 
 // Makes every connection of `context` judge its peer's certificate against `authority` alone:
-//   - chain leaf + authority, no certificate between them;
+//   - a chain of leaf and authority, no certificate between them;
 //   - extended key usage PRESENT and right for the peer's part: clientAuth of a client, serverAuth
-//   of a
-//     server. (OpenSSL by itself lets a certificate without the extension pass.)
+//     of a server (OpenSSL by itself lets a certificate without the extension pass);
 //   - a store of its own, so that certificates which an HTTP library adds to the context's store
-//   (the
-//     operating system's, say) are never trusted.
+//     (the operating system's, say) are never trusted.
 // The caller sets the verify mode. Works for a server's and for a client's context.
 Status check_peers_against(SSL_CTX* context, const Certificate& authority);
 

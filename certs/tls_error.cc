@@ -67,6 +67,8 @@ std::string describe_verdict(std::string_view peer, const SSL* connection, long 
 
 TlsFailure take_tls_failure(TlsPeer peer, const SSL* connection, unsigned long first_error) {
   const std::string_view name = peer == TlsPeer::kServer ? "server" : "client";
+  // The texts of OpenSSL's TLS errors are there only once its TLS part was used in the process.
+  OPENSSL_init_ssl(OPENSSL_INIT_LOAD_SSL_STRINGS | OPENSSL_INIT_LOAD_CRYPTO_STRINGS, nullptr);
   TlsFailure failure;
   failure.alert = received_alert(first_error);
   // The newest error is the nearest to the cause of an alert; older ones may be left over.

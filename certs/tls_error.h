@@ -28,8 +28,7 @@ struct TlsFailure {
 // first read.
 //   connection   gives our own verdict on the peer's certificate, its serial and times; may be null
 //   first_error  an OpenSSL error code that a library took out of the queue already (Asio keeps one
-//   in its
-//                error_code's value); 0 when there is none
+//                in its error_code's value); 0 when there is none
 TlsFailure take_tls_failure(TlsPeer peer, const SSL* connection = nullptr,
                             unsigned long first_error = 0);
 

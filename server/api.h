@@ -26,6 +26,10 @@ struct ApiContext {
   int api_port = 0;  // as bound; set once before the enrolment listener starts
 };
 
+// The enrolled device that calls. Errors: kPermissionDenied, reason "device_unknown": a certificate
+// of our own authority whose device is not in the store, or is there with another key.
+Result<DeviceRow> calling_device(const ApiContext& context, const http::Request& request);
+
 // The route tables (docs/protocol.md), by who calls.
 std::vector<http::Route> device_routes(ApiContext& context);  // API port: check-in, states, results
 std::vector<http::Route> update_routes(ApiContext& context);  // API port: a device's update

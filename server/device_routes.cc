@@ -7,15 +7,12 @@
 #include "server/handler.h"
 
 namespace muster {
-namespace {
 
 using http::BodyRule;
 using http::Request;
 using http::Responder;
 using http::Response;
 
-// The caller's row. A certificate of our own authority whose device is not in the store (or has
-// another key) is refused.
 Result<DeviceRow> calling_device(const ApiContext& context, const Request& request) {
   MUSTER_TRY(std::optional<DeviceRow> device, context.store.find_device(request.caller()));
   if (!device || device->public_key_hash != request.peer.certificate->public_key_hash().hex()) {
@@ -27,6 +24,8 @@ Result<DeviceRow> calling_device(const ApiContext& context, const Request& reque
   }
   return *std::move(device);
 }
+
+namespace {
 
 Response task_response(const std::optional<protocol::Task>& task,
                        std::chrono::milliseconds retry_after) {
@@ -100,15 +99,17 @@ std::optional<ByteRange> parse_range(std::string_view header, std::uint64_t size
 }
 
 Result<Response> get_state(ApiContext& context, const Request& request) {
-  MUSTER_TRY(const Digest digest, Digest::from_hex(request.param("digest")));
   if (request.peer.identity->role == Role::kDevice) {
     MUSTER_TRY_STATUS(calling_device(context, request).map([](const DeviceRow&) {}));
   }
-  const std::string etag = fmt::format("\"{}\"", digest.hex());
-  if (!context.states.has(digest)) {
-    return Error{ErrorCode::kNotFound, fmt::format("this server has no state {}", digest.hex()),
+  const Result<Digest> named = Digest::from_hex(request.param("digest"));
+  if (!named || !context.states.has(*named)) {
+    return Error{ErrorCode::kNotFound,
+                 fmt::format("this server has no state {}", printable(request.param("digest"))),
                  "state_unknown"};
   }
+  const Digest digest = *named;
+  const std::string etag = fmt::format("\"{}\"", digest.hex());
   Response response;
   response.content_type = "application/octet-stream";
   response.headers = {{"ETag", etag}, {"Accept-Ranges", "bytes"}};

@@ -34,19 +34,23 @@ class Enrolment {
     MUSTER_TRY(const std::optional<TokenRow> token, context_.store.find_token(secret));
     const std::int64_t now_ms = context_.clock.unix_ms();
     if (!token) return refuse("token_unknown", request, message);
+    if (!token->used_at_ms && token->expires_at_ms <= now_ms) {
+      return refuse("token_expired", request, message);
+    }
 
     const WallTime now{std::chrono::milliseconds(now_ms)};
     const std::chrono::hours lifetime{24 * context_.config.device_certificate_days};
-    MUSTER_TRY(
-        const Certificate certificate,
-        context_.authority.issue(message.request, {Role::kDevice, message.name}, now, lifetime));
-    const std::string key = certificate.public_key_hash().hex();
+    const Result<Certificate> certificate =
+        context_.authority.issue(message.request, {Role::kDevice, message.name}, now, lifetime);
+    // What is wrong with a request is only told to the holder of a good code.
+    if (!certificate && token->used_at_ms) return refuse("token_used", request, message);
+    if (!certificate) return certificate.error();
+    const std::string key = certificate->public_key_hash().hex();
     if (token->used_at_ms) return again_or_refuse(request, message, *token, key);
-    if (token->expires_at_ms <= now_ms) return refuse("token_expired", request, message);
 
     DeviceRow device;
     device.device = message.name;
-    device.certificate = certificate.pem();
+    device.certificate = certificate->pem();
     device.public_key_hash = key;
     device.tags = token->tags;
     device.enrolled_at_ms = now_ms;
@@ -58,7 +62,7 @@ class Enrolment {
       return refuse(redeemed.error().reason, request, message);
     }
     MUSTER_TRY_STATUS(redeemed);
-    return answer(message.name, certificate.pem());
+    return answer(message.name, certificate->pem());
   }
 
  private:

@@ -111,6 +111,7 @@ Result<protocol::Receipt> take_update(ApiContext& context, Request& request,
 }
 
 Result<Response> put_update(ApiContext& context, Request& request) {
+  MUSTER_TRY_STATUS(calling_device(context, request).map([](const DeviceRow&) {}));
   MUSTER_TRY(const SignedStatement said, read_statement(request));
   const Result<protocol::Receipt> receipt = take_update(context, request, said);
   if (receipt) return Response::json(protocol::to_json(*receipt));

@@ -94,16 +94,13 @@ Result<std::uint64_t> regular_file_size(const fs::path& path) {
 
 Error missing(const fs::path& path) {
   return {ErrorCode::kNotFound,
-          fmt::format("the state file {} is not there; restore it from a back-up", path.string()),
+          fmt::format("the state {} is not on the disk any more; restore its file from a back-up",
+                      path.stem().string()),
           "artefact_missing"};
 }
 
 Error missing_if_not_found(Error error, const fs::path& path) {
   return error.code == ErrorCode::kNotFound ? missing(path) : std::move(error);
-}
-
-std::string hex_byte(std::size_t value) {
-  return fmt::format("{:02x}", value);
 }
 
 }  // namespace
@@ -114,14 +111,6 @@ Result<StateFiles> StateFiles::open(const fs::path& root) {
   MUSTER_TRY_STATUS(check_not_writable_by_others(root));
   MUSTER_TRY_STATUS(make_private_folder(spool));
   MUSTER_TRY_STATUS(check_not_writable_by_others(spool));
-  // All folders at once and flushed here, so that no later write has to make one durable.
-  for (std::size_t value = 0; value < 256; ++value) {
-    const fs::path folder = root / hex_byte(value);
-    if (::mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) {
-      return error_of_errno("make", folder, errno);
-    }
-    MUSTER_TRY_STATUS(check_not_writable_by_others(folder));
-  }
   MUSTER_TRY_STATUS(sync_folder(root));
   std::error_code error;
   for (fs::directory_iterator entry(spool, error), end; !error && entry != end;
@@ -175,7 +164,7 @@ Status StateFiles::adopt(const fs::path& spooled_path, const Digest& digest) con
     spooled.moved();
   }
   // Also for a file that was there: who renamed it may have died before this line.
-  return sync_folder(folder_of(target));
+  return sync_folder(root_);
 }
 
 bool StateFiles::has(const Digest& digest) const {
@@ -183,8 +172,7 @@ bool StateFiles::has(const Digest& digest) const {
 }
 
 fs::path StateFiles::path_of(const Digest& digest) const {
-  const std::string hex = digest.hex();
-  return root_ / hex.substr(0, 2) / (hex + ".safetensors");
+  return root_ / (digest.hex() + ".safetensors");
 }
 
 Result<MappedFile> StateFiles::map(const Digest& digest) const {
@@ -220,7 +208,7 @@ Status StateFiles::remove(const Digest& digest) const {
   if (::unlink(path.c_str()) != 0) {
     return missing_if_not_found(error_of_errno("remove", path, errno), path);
   }
-  return sync_folder(folder_of(path));
+  return sync_folder(root_);
 }
 
 }  // namespace muster

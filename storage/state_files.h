@@ -13,10 +13,10 @@
 
 namespace muster {
 
-// States as content-addressed files beside the database: <root>/<first two hex
-// digits>/<sha256>.safetensors, and a spool folder for bodies that are still arriving. A file under
-// its digest is complete and durable, or not there: it is written under spool/, flushed and
-// renamed, and the row that names it comes after.
+// States as content-addressed files beside the database: <root>/<sha256>.safetensors, and a spool
+// folder for bodies that are still arriving. A file under its digest is complete and durable, or
+// not there: it is written under spool/, flushed and renamed, and the row that names it comes
+// after.
 //
 // Owned by the server, one object a root. Safe to call from any thread.
 class StateFiles {

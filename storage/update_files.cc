@@ -5,28 +5,22 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstring>
 #include <system_error>
+
+#include "storage/folders.h"
 
 namespace muster {
 namespace {
 
 namespace fs = std::filesystem;
 
-Error file_error(const fs::path& path, std::string_view what, int code) {
-  const bool full = code == ENOSPC || code == EDQUOT;
-  return Error{full ? ErrorCode::kResourceExhausted : ErrorCode::kUnavailable,
-               fmt::format("{} {}: {}", what, path.string(), std::strerror(code)),
-               full ? "disk_full" : "disk_error"};
-}
-
 Status flush(const fs::path& path) {
   const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (descriptor < 0) return file_error(path, "open", errno);
+  if (descriptor < 0) return error_of_errno("open", path, errno);
   const bool flushed = ::fsync(descriptor) == 0;
   const int code = errno;
   ::close(descriptor);
-  if (!flushed) return file_error(path, "flush", code);
+  if (!flushed) return error_of_errno("flush", path, code);
   return {};
 }
 
@@ -47,9 +41,9 @@ Status UpdateFiles::adopt(const fs::path& spooled, const Key& key) const {
   const fs::path folder = target.parent_path();
   std::error_code error;
   const bool made = fs::create_directories(folder, error);
-  if (error) return file_error(folder, "make folder", error.value());
+  if (error) return error_of_errno("make folder", folder, error.value());
   MUSTER_TRY_STATUS(flush(spooled));
-  if (::rename(spooled.c_str(), target.c_str()) != 0) return file_error(target, "rename to", errno);
+  if (::rename(spooled.c_str(), target.c_str()) != 0) return error_of_errno("move into place", target, errno);
   MUSTER_TRY_STATUS(sync_folder(folder));
   if (made) {
     MUSTER_TRY_STATUS(sync_folder(folder.parent_path()));

@@ -1,7 +1,8 @@
 #pragma once
 
+#include <functional>
 #include <memory>
-#include <optional>
+#include <stop_token>
 
 #include "core/graph/graph.h"
 #include "core/train/dataset.h"

@@ -6,7 +6,10 @@ namespace {
 OptimizerSettings read_optimizer(const Json& json, const std::string& where, Status& status) {
   OptimizerSettings settings;
   JsonObject object(json, where);
-  settings.type = object.choice("type", {"sgd"});
+  settings.type = object.text("type", settings.type);
+  if (settings.type != "sgd") {
+    object.fail("type", describe(Json(settings.type)) + " found, known are: sgd");
+  }
   settings.lr = object.number("lr", settings.lr, {0.0, 1e6});
   settings.momentum = object.number("momentum", settings.momentum, {0.0, 0.9999999});
   settings.dampening = object.number("dampening", settings.dampening, {0.0, 1.0});

@@ -1,5 +1,4 @@
-// Your own model in Muster: softmax regression written by hand, on data made here. For jobs with
-// {"model": {"preset": "logistic"}}, whose state has fc1.weight [10, 784] and fc1.bias [10].
+// Your own model in Muster: softmax regression by hand, for jobs with the preset "logistic".
 //   edge-example-custom-trainer DIR [TASKS]      (DIR from: muster-edge enroll --dir DIR ...)
 #include <cmath>
 #include <cstdio>
@@ -41,6 +40,7 @@ class SoftmaxRegression final : public LocalTrainer {
   Result<EvaluateResult> evaluate(const StateDict&, const FitTask&, std::stop_token) override {
     return EvaluateResult{0, {}};  // no examples are held out here
   }
+
  private:
   static Status check(const StateDict& state) {
     const auto wanted = StateLayout::create({{"fc1.weight", {10, 784}}, {"fc1.bias", {10}}});

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 #include <sys/resource.h>
 
+#include <csignal>
 #include <cstdio>
 
 #include "server/cli/command.h"
@@ -53,6 +54,7 @@ int run_program(int argc, char** argv) {
   // A crash must not leave keys in a core file.
   const rlimit no_core{0, 0};
   setrlimit(RLIMIT_CORE, &no_core);
+  std::signal(SIGPIPE, SIG_IGN);  // a peer that hangs up is an error of the call, not of the process
 
   CLI::App app{"muster: run a federated learning server, submit jobs, read rounds", "muster"};
   app.footer(kFooter);

@@ -41,7 +41,6 @@ Status serve(const ServeOptions& options) {
   sigaddset(&signals, SIGINT);
   sigaddset(&signals, SIGTERM);
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
-  std::signal(SIGPIPE, SIG_IGN);
 
   auto log = std::make_shared<spdlog::logger>(
       "muster", std::make_shared<spdlog::sinks::stderr_color_sink_mt>());

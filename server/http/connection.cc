@@ -201,8 +201,8 @@ void Connection::close(std::string_view why) {
   if (phase_ == Phase::kClosed) return;
   phase_ = Phase::kClosed;
   const auto self = shared_from_this();  // through `forget`
-  if (!record_.request_id.empty()) log(0, why.empty() ? "closed" : why);
   if (responder_ != nullptr) responder_->peer_gone = true;
+  if (!record_.request_id.empty()) log(0, why.empty() ? "closed" : why);
   ++timer_generation_;
   timer_.cancel();
   asio::error_code ignored;

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <exception>
+#include <thread>
 #include <utility>
 
 #include "core/base/bytes.h"
@@ -178,14 +179,18 @@ void Connection::dispatch() {
   };
   door_.workers.post(
       [route = route_, state = responder_, request = std::exchange(request_, nullptr)] {
+        state->handler_thread = std::this_thread::get_id();
+        std::string thrown;
         try {
           route->handler(request, Responder(state));
         } catch (const std::exception& error) {
-          state->answer(Response::from_error(Error{ErrorCode::kInternal, "threw", {}}),
-                        std::string("internal: ") + error.what());
+          thrown = std::string("internal: ") + error.what();
         } catch (...) {
-          state->answer(Response::from_error(Error{ErrorCode::kInternal, "threw", {}}), "internal");
+          thrown = "internal: the handler threw no std::exception";
         }
+        state->handler_thread = std::thread::id();
+        if (thrown.empty()) return;
+        state->answer(Response::from_error(Error{ErrorCode::kInternal, "threw", {}}), thrown);
       });
   watch();
 }

@@ -185,7 +185,8 @@ tl::expected<Head, Refusal> parse_head(std::string_view text, const HeadLimits& 
   HeadScanner scanner(limits);
   const auto length = scanner.scan(text);
   if (!length) return Unexpected(length.error());
-  if (*length != text.size()) return bad("bad_head", "The head does not end in one empty line.");
+  if (*length == 0 || *length != text.size())
+    return bad("bad_head", "The head does not end in one empty line.");
 
   Head head;
   bool first = true;

@@ -1,3 +1,5 @@
+#include <exception>
+#include <thread>
 #include <utility>
 
 #include "server/http/responder_state.h"
@@ -16,6 +18,9 @@ Responder& Responder::operator=(Responder&& other) noexcept {
 
 Responder::~Responder() {
   if (state_ == nullptr) return;
+  const bool will_be_caught =
+      std::uncaught_exceptions() > 0 && state_->handler_thread.load() == std::this_thread::get_id();
+  if (will_be_caught) return;
   state_->answer(Response::from_error(Error{ErrorCode::kInternal, "no answer", {}}),
                  "internal: the handler gave no answer");
 }

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <functional>
 #include <string>
+#include <thread>
 
 #include "server/http/route.h"
 
@@ -15,6 +16,9 @@ struct Responder::State {
   std::atomic<bool> answered{false};
   std::atomic<bool> peer_gone{false};
   std::function<void(Response response, std::string note)> deliver;
+  // The thread inside the handler, set around the call. A Responder that an exception destroys
+  // there leaves the answer to whoever catches it, who knows what to write into the log.
+  std::atomic<std::thread::id> handler_thread{};
 
   void answer(Response response, std::string note = {}) {
     if (!answered.exchange(true)) deliver(std::move(response), std::move(note));

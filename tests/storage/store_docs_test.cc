@@ -3,6 +3,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "storage/state_files.h"
 #include "tests/storage/store_fixture.h"
 
 namespace muster {
@@ -62,6 +63,22 @@ TEST_F(StoreDocs, EveryQueryRunsAndFindsSomething) {
     SQLite::Statement statement(database, query);
     EXPECT_TRUE(statement.executeStep()) << query;
   }
+}
+
+TEST_F(StoreDocs, TheQueryForAStateFileNamesTheFileThatStateFilesKeeps) {
+  const auto files = StateFiles::open(folder_.path() / "states");
+  ASSERT_OK(files);
+  SQLite::Database database(file(), SQLite::OPEN_READONLY);
+  int found = 0;
+  for (const std::string& query : documented_queries()) {
+    if (query.find("AS file") == std::string::npos) continue;
+    SQLite::Statement statement(database, query);
+    ASSERT_TRUE(statement.executeStep());
+    EXPECT_EQ(folder_.path() / statement.getColumn("file").getString(),
+              files->path_of(sha256("new state")));
+    ++found;
+  }
+  EXPECT_EQ(found, 1);
 }
 
 TEST_F(StoreDocs, EveryTableViewAndColumnIsDescribed) {

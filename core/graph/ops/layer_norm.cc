@@ -98,9 +98,10 @@ Result<Shape> read_normalized_shape(JsonObject& attributes, const Shape& input) 
   }
   if (fits) fits = std::equal(shape.rbegin(), shape.rend(), input.rbegin());
   if (!fits) {
-    return Error{ErrorCode::kInvalidArgument, "layer_norm's normalized_shape " + describe(*json) +
-                                                  " is not the end of the input's shape " +
-                                                  to_string(input)};
+    return Error{ErrorCode::kInvalidArgument,
+                 "layer_norm got the normalized_shape " +
+                     (shape.empty() ? describe(*json) : to_string(shape)) +
+                     ", wanted the end of the input's shape " + to_string(input)};
   }
   return shape;
 }

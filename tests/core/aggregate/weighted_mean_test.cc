@@ -122,15 +122,9 @@ TEST(WeightedMean, IsTheNearestFloatForWeightsUpTo60Bits) {
 }
 
 TEST(WeightedMean, RoundsOnceNotTwice) {
-  // The mean is 1 + 2^-24 + 2^-54: just above half way between 1 and the next float. Rounded to
-  // double first it would be exactly half way, and then go to 1.
-  const std::int64_t weight = std::int64_t{1} << 30;
-  const float small = std::ldexp(1.0F, -24);
-  const auto mean =
-      mean_of({{"a", weight - 1, {1.0F}}, {"b", 1, {std::ldexp(1.0F + small * 2, 0)}}});
-  EXPECT_EQ(mean[0], 1.0F);
+  // The means are 1 + 2^-24 + 2^-53 and 1 + 2^-24 - 2^-53, just beside half way between 1 and the
+  // next float. A double in between would be exactly half way, and both would go to 1.
   const float value = 1.0F + std::ldexp(1.0F, -23);
-  // weights 2^29, 2^29 - 1, 1: the last one a little above the second.
   const auto above = mean_of({{"a", 1 << 29, {1.0F}},
                               {"b", (1 << 29) - 1, {value}},
                               {"c", 1, {value + std::ldexp(1.0F, -23)}}});
@@ -138,6 +132,22 @@ TEST(WeightedMean, RoundsOnceNotTwice) {
   const auto below =
       mean_of({{"a", 1 << 29, {1.0F}}, {"b", (1 << 29) - 1, {value}}, {"c", 1, {1.0F}}});
   EXPECT_EQ(below[0], 1.0F);
+}
+
+TEST(WeightedMean, DividesByATotalThatDoesNotFitADouble) {
+  // Half of an odd total holds the next float: just above and just below half way, by 2^-78.
+  const std::int64_t half = std::int64_t{1} << 53;
+  const float value = 1.0F + std::ldexp(1.0F, -23);
+  EXPECT_EQ(mean_of({{"a", half, {1.0F}}, {"b", half + 1, {value}}})[0], value);
+  EXPECT_EQ(mean_of({{"a", half + 1, {1.0F}}, {"b", half, {value}}})[0], 1.0F);
+}
+
+TEST(WeightedMean, TakesProductsWithLargeWeightsExactly) {
+  // All bits of value and weight are set; but for one example the contributions cancel.
+  const std::int64_t weight = (std::int64_t{1} << 55) - 1;
+  const float value = 16777215.0F;
+  const auto mean = mean_of({{"a", weight, {value}}, {"b", weight - 1, {-value}}});
+  EXPECT_EQ(mean[0], static_cast<float>(16777215.0 / static_cast<double>(2 * weight - 1)));
 }
 
 TEST(WeightedMean, OfOneContributorIsTheIdentityBitForBit) {

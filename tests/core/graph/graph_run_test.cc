@@ -138,7 +138,7 @@ TEST(GraphRun, GradientsAddUpWhenAsked) {
   StateDict twice = once.clone();
   run.backward(ramp(9), twice, true);
   for (std::size_t i = 0; i < once.values().size(); ++i) {
-    EXPECT_EQ(twice.values()[i], 2 * once.values()[i]);
+    EXPECT_FLOAT_EQ(twice.values()[i], 2 * once.values()[i]);
   }
 }
 

@@ -49,7 +49,9 @@ TEST(OpVectors, EveryDenseLayerCaseMatchesTheReference) {
     SCOPED_TRACE(test.at("name").get<std::string>());
     Translation translation = translate(test);
     translation.node["id"] = "n";
-    const auto& [input_name, input] = *test.at("inputs").items().begin();
+    const auto first_input = test.at("inputs").cbegin();
+    const std::string& input_name = first_input.key();
+    const Json& input = first_input.value();
     Shape shape = vectors::shape(input);
     const std::int64_t batch = shape[0];
     shape.erase(shape.begin());

@@ -98,6 +98,16 @@ TEST(ParseSafetensorsHeader, SaysHowTheLayoutIsWrong) {
       << "an empty one, inside another";
 }
 
+TEST(ParseSafetensorsHeader, PutsEmptyTensorsBeforeTheOneThatBeginsWithThem) {
+  const Bytes file =
+      file_of(braced(entry("a", "F32", "[1]", "[0,4]") + "," + entry("z", "F32", "[0]", "[0,0]")),
+              Bytes(4));
+  const auto header = parse_safetensors_header(file, file.size());
+  ASSERT_TRUE(header) << header.error().message;
+  EXPECT_EQ(header->tensors.at(0).name, "z");
+  EXPECT_EQ(header->tensors.at(1).name, "a");
+}
+
 TEST(ParseSafetensorsHeader, NamesAnUnknownDtypeAndTheKnown) {
   const Bytes file = file_of(braced(entry("a", "F8_E4M3", "[0]", "[0,0]")), ByteView());
   const Error error = error_of(parse_safetensors_header(file, file.size()));

@@ -98,7 +98,9 @@ TEST(Csv, AnyPrefixIsReadOrRefusedWithoutHarm) {
   const std::string text = "\"a\"\"\n\",y\r\n\"1\",0\r\n2,1\r\n";
   for (std::size_t length = 0; length <= text.size(); ++length) {
     const auto data = parse(text.substr(0, length));
-    if (data) EXPECT_GE(data->size(), 1);
+    if (data) {
+      EXPECT_GE(data->size(), 1);
+    }
   }
 }
 

@@ -114,7 +114,11 @@ TEST(Sgd, MovesOnlyTheRangesAskedFor) {
 }
 
 TEST(LocalSettings, RoundTripWithEveryField) {
-  LocalSettings settings{.epochs = 3, .max_steps = 7, .batch_size = 10, .shuffle = false};
+  LocalSettings settings;
+  settings.epochs = 3;
+  settings.max_steps = 7;
+  settings.batch_size = 10;
+  settings.shuffle = false;
   settings.optimizer = {
       .lr = 0.5, .momentum = 0.9, .dampening = 0, .weight_decay = 0.001, .nesterov = true};
   settings.mu = 0.25;
@@ -129,6 +133,13 @@ TEST(LocalSettings, DefaultsAreThoseOfTheHeader) {
   const auto settings = local_settings_from_json(Json::object(), "local");
   ASSERT_TRUE(settings);
   EXPECT_EQ(to_json(*settings), to_json(LocalSettings{}));
+}
+
+TEST(LocalSettings, AnOptimizerWithoutTypeIsSgd) {
+  const auto settings = local_settings_from_json({{"optimizer", {{"lr", 0.5}}}}, "local");
+  ASSERT_TRUE(settings) << settings.error().message;
+  EXPECT_EQ(settings->optimizer.type, "sgd");
+  EXPECT_EQ(settings->optimizer.lr, 0.5);
 }
 
 TEST(LocalSettings, RefusesWhatIsOutOfRangeNamingTheField) {

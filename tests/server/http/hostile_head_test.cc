@@ -123,7 +123,8 @@ TEST_F(HostileHead, EachGetsItsStatusOnceAndNoHandlerRuns) {
 TEST_F(HostileHead, Http17And18EndAtTheBudgetHoweverMuchComes) {
   start();
   std::string fields;
-  for (int i = 0; i < 100'000; ++i) fields += "X" + std::to_string(i) + ": y\r\n";
+  for (int i = 0; i < 100'000; ++i)
+    fields += std::string("X").append(std::to_string(i)).append(": y\r\n");
   for (const std::string& text :
        {get("/v1/hello", fields), get("/v1/hello", "X: " + std::string(2'000'000, 'x'))}) {
     const auto client = connect();

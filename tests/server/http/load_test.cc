@@ -40,6 +40,7 @@ class Load : public FrontDoorTest {
 };
 
 TEST_F(Load, Http01SlowHeadsAreCutAndOthersServed) {
+  options.limits.head = Milliseconds(2'000);
   start();
   auto slow = connect_many(64);
   const auto began = SteadyClock::now();
@@ -51,7 +52,7 @@ TEST_F(Load, Http01SlowHeadsAreCutAndOthersServed) {
     for (auto& client : slow) {
       if (client == nullptr) continue;
       if (!client->raw().wait_readable(Milliseconds(0))) {
-        client->send("X" + std::to_string(line) + ": y\r\n");
+        client->send(std::string("X").append(std::to_string(line)).append(": y\r\n"));
         continue;
       }
       const auto reply = client->read();

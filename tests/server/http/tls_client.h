@@ -3,6 +3,7 @@
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <openssl/err.h>
 #include <openssl/ssl.h>
 #include <poll.h>
@@ -121,6 +122,8 @@ class TlsClient {
     const timeval patience{kPatience.count() / 1000, 0};
     setsockopt(raw_.descriptor(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
     setsockopt(raw_.descriptor(), SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
+    const int yes = 1;
+    setsockopt(raw_.descriptor(), IPPROTO_TCP, TCP_NODELAY, &yes, sizeof(yes));
     ssl_ = SSL_new(context_.get());
     SSL_set_fd(ssl_, raw_.descriptor());
     SSL_set_app_data(ssl_, this);
