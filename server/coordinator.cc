@@ -77,7 +77,11 @@ void Coordinator::run_timer(std::stop_token stop) {
       std::unique_lock lock(mutex_);
       const Time wake = next_wake().value_or(now() + kLongestTimerWait);
       const Time pause = std::clamp(wake - now(), Time{0}, kLongestTimerWait);
-      wake_.wait_for(lock, stop, pause, [] { return false; });
+      // A change may have brought a deadline that is sooner than the one waited for.
+      wake_.wait_for(lock, stop, pause, [&] {
+        const std::optional<Time> next = next_wake();
+        return next && *next < wake;
+      });
       if (stop.stop_requested()) return;
       tick(outbox);
     }

@@ -246,7 +246,8 @@ void Coordinator::refuse_update(UpdateRow update, const Error& why) {
   }
 }
 
-void Coordinator::count_download(const std::string& device, const Digest& state, std::uint64_t bytes) {
+void Coordinator::count_download(const std::string& device, const Digest& state,
+                                 std::uint64_t bytes) {
   const std::lock_guard lock(mutex_);
   for (auto& [id, run] : runs_) {
     if (run->row.global_state != state || run->row.status != JobStatus::kRunning) continue;

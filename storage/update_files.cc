@@ -43,7 +43,8 @@ Status UpdateFiles::adopt(const fs::path& spooled, const Key& key) const {
   const bool made = fs::create_directories(folder, error);
   if (error) return error_of_errno("make folder", folder, error.value());
   MUSTER_TRY_STATUS(flush(spooled));
-  if (::rename(spooled.c_str(), target.c_str()) != 0) return error_of_errno("move into place", target, errno);
+  if (::rename(spooled.c_str(), target.c_str()) != 0)
+    return error_of_errno("move into place", target, errno);
   MUSTER_TRY_STATUS(sync_folder(folder));
   if (made) {
     MUSTER_TRY_STATUS(sync_folder(folder.parent_path()));

@@ -20,9 +20,9 @@ using Metrics = std::map<std::string, double>;
 struct FitTask {
   std::string job;
   std::int64_t round = 0;
-  Json model;                   // the job's "model" in its resolved form, for trainers that build it
-  LocalSettings local;          // epochs, batch size, optimiser, proximal term
-  std::uint64_t seed = 0;       // of this device in this round; fixes shuffling
+  Json model;              // the job's "model" in its resolved form, for trainers that build it
+  LocalSettings local;     // epochs, batch size, optimiser, proximal term
+  std::uint64_t seed = 0;  // of this device in this round; fixes shuffling
 };
 
 struct FitProgress {
@@ -35,7 +35,7 @@ struct FitResult {
   StateDict state;            // layout of the global state it began from
   std::int64_t examples = 0;  // > 0, training examples behind the state: its weight
   std::int64_t steps = 0;     // optimiser steps done
-  Metrics metrics;            // "loss": mean training loss of the last epoch; others as the trainer likes
+  Metrics metrics;  // "loss": mean training loss of the last epoch; others as the trainer likes
 };
 
 struct EvaluateResult {
@@ -43,11 +43,12 @@ struct EvaluateResult {
   Metrics metrics;  // "loss", "accuracy", ...
 };
 
-// What a device implements to take part: its data, its framework. GraphTrainer (core/train/graph_trainer.h) is
-// Muster's own; users bring another framework by implementing these three functions.
+// What a device implements to take part: its data, its framework. GraphTrainer
+// (core/train/graph_trainer.h) is Muster's own; users bring another framework by implementing these
+// three functions.
 //
-// Owned by whoever runs the agent. One call at a time, from one thread; `stop` may be asked from any thread.
-// After an error the trainer is as before the call.
+// Owned by whoever runs the agent. One call at a time, from one thread; `stop` may be asked from
+// any thread. After an error the trainer is as before the call.
 class LocalTrainer {
  public:
   virtual ~LocalTrainer() = default;
@@ -56,8 +57,9 @@ class LocalTrainer {
   virtual std::int64_t num_examples() const = 0;
 
   // Trains from `global` on the local data.
-  // Errors: kCancelled when `stop` was asked; kInvalidArgument when the model does not fit the data;
-  // kFailedPrecondition, reason "non_finite", when the loss or a weight turned NaN or infinite.
+  // Errors: kCancelled when `stop` was asked; kInvalidArgument when the model does not fit the
+  // data; kFailedPrecondition, reason "non_finite", when the loss or a weight turned NaN or
+  // infinite.
   virtual Result<FitResult> fit(const StateDict& global, const FitTask& task, std::stop_token stop,
                                 const std::function<void(const FitProgress&)>& progress) = 0;
 

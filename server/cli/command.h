@@ -31,6 +31,9 @@ struct Command {
 // A subcommand with an example below its help and, where it prints data, --json.
 CLI::App* add_command(CLI::App& group, const std::string& name, const std::string& description,
                       const std::string& example);
+// A group of subcommands ("job") with an example.
+CLI::App* add_group(CLI::App& app, const std::string& name, const std::string& description,
+                    const std::string& example);
 void add_json_flag(CLI::App& command, Command& shared);
 void add_directory_option(CLI::App& command, Command& shared);
 

@@ -167,8 +167,8 @@ Status export_model(const Command& shared, const ExportOptions& options) {
 }  // namespace
 
 void add_round_commands(CLI::App& app, Command& shared) {
-  CLI::App* group = app.add_subcommand("round", "The history of a job, round by round");
-  group->require_subcommand(1);
+  CLI::App* group = add_group(app, "round", "The history of a job, round by round",
+                              "muster round list fashion-mnist-1");
   auto job = std::make_shared<std::string>();
   auto number = std::make_shared<std::int64_t>(0);
 
@@ -195,8 +195,7 @@ void add_round_commands(CLI::App& app, Command& shared) {
 }
 
 void add_device_commands(CLI::App& app, Command& shared) {
-  CLI::App* group = app.add_subcommand("device", "The enrolled devices");
-  group->require_subcommand(1);
+  CLI::App* group = add_group(app, "device", "The enrolled devices", "muster device list");
   CLI::App* list =
       add_command(*group, "list", "List the devices, when they were seen and what they do",
                   "muster device list");
@@ -215,8 +214,8 @@ void add_device_commands(CLI::App& app, Command& shared) {
 }
 
 void add_model_commands(CLI::App& app, Command& shared) {
-  CLI::App* group = app.add_subcommand("model", "The trained models");
-  group->require_subcommand(1);
+  CLI::App* group = add_group(app, "model", "The trained models",
+                              "muster model export fashion-mnist-1 -o model.safetensors");
   CLI::App* save = add_command(
       *group, "export", "Write a job's model as safetensors, checked against its digest",
       "muster model export fashion-mnist-1 --round 10 -o model.safetensors");

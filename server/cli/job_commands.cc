@@ -122,8 +122,8 @@ Status stop(const Command& shared, const std::string& id) {
 }  // namespace
 
 void add_job_commands(CLI::App& app, Command& shared) {
-  CLI::App* group = app.add_subcommand("job", "Submit, follow and stop training jobs");
-  group->require_subcommand(1);
+  CLI::App* group = add_group(app, "job", "Submit, follow and stop training jobs",
+                              "muster job submit job.json --watch");
   const auto finish = [&shared](CLI::App* command) {
     add_directory_option(*command, shared);
     add_json_flag(*command, shared);

@@ -1,9 +1,11 @@
 #include <fmt/format.h>
 #include <sys/resource.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstdio>
 
+#include "core/base/bytes.h"
 #include "server/cli/command.h"
 
 namespace muster::cli {
@@ -29,6 +31,13 @@ CLI::App* add_command(CLI::App& group, const std::string& name, const std::strin
   return command;
 }
 
+CLI::App* add_group(CLI::App& app, const std::string& name, const std::string& description,
+                    const std::string& example) {
+  CLI::App* group = add_command(app, name, description, example);
+  group->require_subcommand(1);
+  return group;
+}
+
 void add_json_flag(CLI::App& command, Command& shared) {
   command.add_flag("--json", shared.json, "Print JSON instead of a table");
 }
@@ -50,11 +59,34 @@ constexpr const char* kFooter =
     "not be\n"
     "verified or refused our certificate, 4 the server could not be reached.";
 
+// The parser calls a mistyped command a missing one; this names it and the known ones.
+Status check_command_words(const CLI::App& app, int argc, char** argv) {
+  const CLI::App* group = &app;
+  for (int i = 1; i < argc && argv[i][0] != '-'; ++i) {
+    const std::vector<const CLI::App*> known =
+        group->get_subcommands([](const CLI::App*) { return true; });
+    if (known.empty()) return {};
+    const auto chosen = std::ranges::find_if(
+        known, [&](const CLI::App* command) { return command->get_name() == argv[i]; });
+    if (chosen == known.end()) {
+      std::string names;
+      for (const CLI::App* command : known)
+        names += (names.empty() ? "" : ", ") + command->get_name();
+      return Error{ErrorCode::kInvalidArgument,
+                   fmt::format("\"{}\" is no command of {}; known: {}", printable(argv[i]),
+                               group->get_name(), names)};
+    }
+    group = *chosen;
+  }
+  return {};
+}
+
 int run_program(int argc, char** argv) {
   // A crash must not leave keys in a core file.
   const rlimit no_core{0, 0};
   setrlimit(RLIMIT_CORE, &no_core);
-  std::signal(SIGPIPE, SIG_IGN);  // a peer that hangs up is an error of the call, not of the process
+  std::signal(SIGPIPE,
+              SIG_IGN);  // a peer that hangs up is an error of the call, not of the process
 
   CLI::App app{"muster: run a federated learning server, submit jobs, read rounds", "muster"};
   app.footer(kFooter);
@@ -70,6 +102,10 @@ int run_program(int argc, char** argv) {
   add_device_commands(app, shared);
   add_model_commands(app, shared);
 
+  if (const Status known = check_command_words(app, argc, argv); !known) {
+    fmt::print(stderr, "muster: {}\n", known.error().message);
+    return kExitUsage;
+  }
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

@@ -52,8 +52,8 @@ Status list(const Command& shared) {
 }  // namespace
 
 void add_token_commands(CLI::App& app, Command& shared) {
-  CLI::App* group = app.add_subcommand("token", "Enrolment codes for devices");
-  group->require_subcommand(1);
+  CLI::App* group = add_group(app, "token", "Enrolment codes for devices",
+                              "muster token create --uses 10 --ttl 1h");
 
   CLI::App* make = add_command(*group, "create", "Print one-time enrolment codes",
                                "muster token create --uses 10 --ttl 1h");

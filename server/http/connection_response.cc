@@ -53,6 +53,7 @@ void Connection::respond(Response response, std::string note) {
   if (spool_ != nullptr) door_.disk.post([spool = std::exchange(spool_, nullptr)] {});
   request_.reset();
   piece_ = {};
+  if (note.empty() && !response.cause.empty()) note = response.cause;
   wire_ = write_response(std::move(response), record_.request_id, record_.method, close_it);
   if (!note.empty()) wire_.problem = std::move(note);
   out_ = std::exchange(wire_.bytes, {});

@@ -23,6 +23,7 @@ bool is_malformed(const std::string& reason) {
 }
 
 int status_of(const Error& error) {
+  if (error.reason == "round_closed" || error.reason == "artefact_missing") return 410;
   switch (error.code) {
     case ErrorCode::kInvalidArgument:
       return is_malformed(error.reason) ? 400 : 422;
@@ -51,6 +52,13 @@ int status_of(const Error& error) {
       return 500;
   }
   return 500;
+}
+
+std::string_view sentence_for(int status) {
+  if (status == 507)
+    return "The server has no room to store this; nothing was changed. Try again later.";
+  if (status == 503) return "The server cannot do this now; nothing was changed. Try again later.";
+  return "The server could not do this; its log has the request id.";
 }
 
 }  // namespace
@@ -98,9 +106,14 @@ Response Response::problem(int status, std::string code, std::string detail) {
 
 Response Response::from_error(const Error& error) {
   const int status = status_of(error);
-  if (status == 500) return problem(500, "internal", "The server could not do this; see its log.");
-  const std::string code = error.reason.empty() ? std::string(to_string(error.code)) : error.reason;
-  Response response = problem(status, code, error.message);
+  // What the disk or a fault of ours says names paths and internals: it is for the log alone.
+  const bool internal = status >= 500;
+  const std::string code = status == 500          ? "internal"
+                           : error.reason.empty() ? std::string(to_string(error.code))
+                                                  : error.reason;
+  Response response =
+      problem(status, code, internal ? std::string(sentence_for(status)) : error.message);
+  if (internal) response.cause = error.message;
   if (status == 503 || status == 429) response.headers.emplace_back("Retry-After", "2");
   return response;
 }

@@ -84,6 +84,7 @@ struct Response {
   std::optional<FileSlice> file;  // instead of body
   std::vector<std::pair<std::string, std::string>> headers;
   bool close = false;  // end the connection after it
+  std::string cause;   // for the access log alone, never sent
 
   static Response json(const Json& body, int status = 200);
   static Response no_content();

@@ -1,5 +1,6 @@
 #include <cctype>
 
+#include "storage/state_files.h"
 #include "tests/integration/raw_client.h"
 
 // Reading what is not there, in names that are none, and in pieces.
@@ -66,6 +67,13 @@ TEST_F(HostileRead, AStateThatIsNotThereIsNotFound) {
       EXPECT_TRUE(status == 400 || status == 404) << status << " " << malformed;
     }
   }
+}
+
+TEST_F(HostileRead, S20_AStateWhoseFileIsLostIsGoneAndTheRestIsServed) {
+  const auto states = take(StateFiles::open(federation.root() / "states"));
+  std::filesystem::remove(states.path_of(take(Digest::from_hex(digest))));
+  EXPECT_EQ(get(model), "410 artefact_missing");
+  EXPECT_EQ(get("/v1/jobs/" + job), "200");
 }
 
 TEST_F(HostileRead, HTTP22_NoPathLeavesTheStates) {

@@ -114,7 +114,7 @@ TEST_F(HostileResult, N14_AMalformedResultIsRefusedAndAnEmptyMetricIsDropped) {
 }
 
 TEST_F(HostileResult, AResultAfterItsTimeIsGone) {
-  begin({{"deadline_s", 1.0}});
+  begin({{"deadline_s", 2.0}});
   EXPECT_EQ(federation.wait_for_end(job).at("status"), "finished");
   EXPECT_EQ(post(mallory, task.id, R"({"examples":10,"metrics":{"loss":1.0}})"),
             "410 round_closed");

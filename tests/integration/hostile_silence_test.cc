@@ -92,11 +92,15 @@ TEST_F(HostileSilence, TLS01_ConnectionsThatSendNothingStopNoRound) {
     EXPECT_TRUE(silent.back().connected());
   }
   expect_undisturbed("64 silent connections");
+  // They were there all the time.
+  for (const RawClient& peer : silent) EXPECT_FALSE(peer.wait_readable(Milliseconds(0)));
 }
 
 TEST_F(HostileSilence, HTTP04_ConnectionsThatAskNothingAfterTheHandshakeStopNoRound) {
   const auto silent = connections();
   expect_undisturbed("64 silent TLS connections");
+  // They were there all the time.
+  for (const auto& peer : silent) EXPECT_FALSE(peer->raw().wait_readable(Milliseconds(0)));
 }
 
 TEST_F(HostileSilence, HTTP01_ConnectionsThatSendAByteASecondStopNoRound) {

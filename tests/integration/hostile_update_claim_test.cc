@@ -168,7 +168,48 @@ TEST_F(HostileUpdateClaim, AnUpdateThatIsCutOffLeavesNothing) {
     connection->hang_up();
   }
   expect_commit_of_the_good_updates({});
-  EXPECT_TRUE(std::filesystem::is_empty(federation.root() / "spool"));
+  EXPECT_TRUE(spool_becomes_empty());
+}
+
+TEST_F(HostileUpdateClaim, P05_OfUpdatesSentAtTheSameMomentExactlyOneCounts) {
+  std::vector<std::future<std::string>> sent;
+  for (int i = 0; i < 8; ++i) {
+    sent.push_back(std::async(std::launch::async, [this, i] {
+      return outcome(mallory.send(upload_for(task, *layout, static_cast<float>(i), 30)));
+    }));
+  }
+  int accepted = -1;
+  for (int i = 0; i < 8; ++i) {
+    const std::string answer = sent[static_cast<std::size_t>(i)].get();
+    if (answer == "200") {
+      EXPECT_EQ(accepted, -1) << "a second one was accepted";
+      accepted = i;
+    } else {
+      EXPECT_EQ(answer, "409 already_reported");
+    }
+  }
+  EXPECT_EQ(outcome(honest.send(upload_for(honest_task, *layout, 5.0F, 10))), "200");
+  federation.wait_until(job, [](const Json& now) { return now.at("rounds_committed") == 1; });
+  const Json round = federation.get_json("/v1/jobs/" + job + "/rounds/1");
+  EXPECT_EQ(round.at("metrics").at("examples"), 40);
+  for (const Json& participant : round.at("participants")) {
+    if (participant.at("device") != "mallory") continue;
+    const Upload counted = upload_for(task, *layout, static_cast<float>(accepted), 30);
+    EXPECT_EQ(participant.at("digest"), counted.statement.at("digest"));
+  }
+  EXPECT_EQ(refused_reasons(federation, job, 1), std::vector<std::string>(7, "already_reported"));
+}
+
+TEST_F(HostileUpdateClaim, P04_TheSameUpdateSentManyTimesAtOnceHasOneReceipt) {
+  std::vector<std::future<std::string>> sent;
+  for (int i = 0; i < 8; ++i)
+    sent.push_back(std::async(std::launch::async, [this] { return mallory.send(good()).body; }));
+  std::vector<std::string> receipts;
+  for (auto& answer : sent) receipts.push_back(answer.get());
+  EXPECT_EQ(json_of(receipts.front()).value("device", ""), "mallory");
+  EXPECT_EQ(receipts, std::vector<std::string>(8, receipts.front()));
+  EXPECT_EQ(outcome(honest.send(upload_for(honest_task, *layout, 5.0F, 10))), "200");
+  expect_committed_twos({});
 }
 
 }  // namespace

@@ -52,10 +52,32 @@ class HostileUpdate : public ::testing::Test {
     for (const Json& participant : round.at("participants"))
       EXPECT_EQ(participant.at("verdict"), "accepted");
     EXPECT_EQ(refused_reasons(federation, job, 1, "mallory"), reasons);
+    EXPECT_EQ(logged_refusals("mallory"), reasons);
     const auto states = take(StateFiles::open(federation.root() / "states"));
     const StateDict state =
         take(states.read(take(Digest::from_hex(round.at("state").get<std::string>()))));
     for (const float value : state.values()) EXPECT_EQ(value, 2.0F);
+  }
+
+  // The reasons in the job's event log: one entry a refusal.
+  std::vector<std::string> logged_refusals(const std::string& device) {
+    std::vector<std::string> reasons;
+    const Json events = federation.get_json("/v1/jobs/" + job + "/events").at("events");
+    for (const Json& event : events) {
+      if (event.at("kind") == "update_refused" && event.at("actor") == device &&
+          event.at("round") == 1)
+        reasons.push_back(event.at("details").at("reason"));
+    }
+    return reasons;
+  }
+  // Files are removed by another thread than the one that answers.
+  bool spool_becomes_empty() {
+    const auto end = SteadyClock::now() + kPatience;
+    while (!std::filesystem::is_empty(federation.root() / "spool")) {
+      if (SteadyClock::now() > end) return false;
+      federation.get_json("/v1/jobs");
+    }
+    return true;
   }
 
   Federation federation{[](Json& config) { config["max_examples"] = kMaxExamples; }};
