@@ -49,6 +49,7 @@ void Coordinator::stop() {
 
 Status Coordinator::resume_jobs() {
   MUSTER_TRY(const std::vector<JobRow> rows, parts_.store.list_jobs());
+  std::vector<UpdateFiles::OpenRound> open;
   for (const JobRow& row : rows) {
     if (const auto bytes = parts_.states.size_of(row.global_state))
       remember_state_bytes(row.job, *bytes);
@@ -57,6 +58,8 @@ Status Coordinator::resume_jobs() {
     if (!run) {
       // A job that cannot go on (its test data is gone, say) must not keep the others from running.
       parts_.log->error("job {} cannot go on: {}", row.job, run.error().message);
+      MUSTER_TRY(const auto round, parts_.store.find_round(row.job, row.rounds_committed + 1));
+      if (round) open.push_back({row.job, round->round, round->attempt});  // its updates stay
       MUSTER_TRY_STATUS(parts_.store.set_job_status(
           row.job, JobStatus::kPaused, run.error().message, event("job_paused", nullptr)));
       continue;
@@ -64,9 +67,11 @@ Status Coordinator::resume_jobs() {
     parts_.log->info("job {} goes on: {} of {} rounds committed", row.job, row.rounds_committed,
                      (*run)->strategy().rounds);
     JobRun& resumed = *runs_.emplace(row.job, *std::move(run)).first->second;
+    if (resumed.machine) open.push_back({row.job, resumed.round.round, resumed.round.attempt});
     if (resumed.central_evaluation_pending) evaluate_centrally(resumed);
     if (resumed.row.rounds_committed > 0) MUSTER_TRY_STATUS(settle_evaluations(resumed));
   }
+  parts_.updates.keep_only(open);
   return {};
 }
 

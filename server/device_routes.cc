@@ -103,12 +103,22 @@ Result<Response> get_state(ApiContext& context, const Request& request) {
     MUSTER_TRY_STATUS(calling_device(context, request).map([](const DeviceRow&) {}));
   }
   const Result<Digest> named = Digest::from_hex(request.param("digest"));
-  if (!named || !context.states.has(*named)) {
+  const auto unknown = [&] {
     return Error{ErrorCode::kNotFound,
                  fmt::format("this server has no state {}", printable(request.param("digest"))),
                  "state_unknown"};
-  }
+  };
+  if (!named) return unknown();
   const Digest digest = *named;
+  if (!context.states.has(digest)) {
+    MUSTER_TRY(const bool lost, context.store.names_state(digest));
+    if (!lost) return unknown();
+    return Error{
+        ErrorCode::kNotFound,
+        fmt::format("the file of state {} is lost; the operator can restore it from a back-up",
+                    digest.hex()),
+        "artefact_missing"};
+  }
   const std::string etag = fmt::format("\"{}\"", digest.hex());
   Response response;
   response.content_type = "application/octet-stream";

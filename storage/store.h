@@ -73,6 +73,9 @@ class Store {
   Status set_job_status(const std::string& job, JobStatus status, const std::string& reason,
                         const EventRow& event);
 
+  // Whether some job began with or committed this state.
+  Result<bool> names_state(const Digest& state) const;
+
   // --- rounds; every change of a round's machine travels in the transaction of its event ---
   // All that change a round: kNotFound, reason "round_unknown"; kFailedPrecondition, "round_closed"
   // (committed or abandoned already). They save phase, reason and machine, add `metrics` key by
@@ -122,6 +125,8 @@ class Store {
   // Errors: kNotFound, reason "task_unknown" (no such task of this device); kAlreadyExists,
   // "already_answered".
   Status answer_evaluation(const EvaluationRow& answered);
+  // By its task's id, whoever it belongs to.
+  Result<std::optional<EvaluationRow>> find_evaluation(const std::string& task) const;
   Result<std::vector<EvaluationRow>> list_evaluations(const std::string& job,
                                                       std::int64_t round) const;
 

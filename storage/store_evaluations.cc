@@ -63,6 +63,14 @@ Status Store::answer_evaluation(const EvaluationRow& answered) {
   });
 }
 
+Result<std::optional<EvaluationRow>> Store::find_evaluation(const std::string& task) const {
+  return impl_->database->find<EvaluationRow>(
+      "find an evaluation", evaluation_of,
+      "SELECT job, round, device, task, asked_at_ms, answered_at_ms, examples, metrics "
+      "FROM evaluations WHERE task = ?",
+      task);
+}
+
 Result<std::vector<EvaluationRow>> Store::list_evaluations(const std::string& job,
                                                            std::int64_t round) const {
   return impl_->database->list<EvaluationRow>(

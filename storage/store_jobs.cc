@@ -114,4 +114,10 @@ Status Store::set_job_status(const std::string& job, JobStatus status, const std
   });
 }
 
+Result<bool> Store::names_state(const Digest& state) const {
+  return impl_->database->read("look for a state", [&](Connection& connection) -> Result<bool> {
+    return Query(connection, "SELECT 1 FROM states WHERE digest = ? LIMIT 1", state.hex()).next();
+  });
+}
+
 }  // namespace muster

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <set>
 #include <system_error>
 
 #include "storage/folders.h"
@@ -73,6 +74,18 @@ void UpdateFiles::remove_round(const std::string& job, std::int64_t round,
                                std::int64_t attempt) const {
   std::error_code ignored;
   fs::remove_all(folder_of(job, round, attempt), ignored);
+}
+
+void UpdateFiles::keep_only(const std::vector<OpenRound>& open) const {
+  std::set<fs::path> kept;
+  for (const OpenRound& round : open) kept.insert(folder_of(round.job, round.round, round.attempt));
+  std::error_code ignored;
+  for (const fs::directory_entry& job : fs::directory_iterator(root_, ignored)) {
+    for (const fs::directory_entry& round : fs::directory_iterator(job.path(), ignored)) {
+      if (!kept.contains(round.path())) fs::remove_all(round.path(), ignored);
+    }
+    fs::remove(job.path(), ignored);  // goes when it is empty
+  }
 }
 
 }  // namespace muster

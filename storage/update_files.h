@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <string>
+#include <vector>
 
 #include "core/base/digest.h"
 #include "core/base/error.h"
@@ -35,6 +36,14 @@ class UpdateFiles {
   // Errors: kNotFound, reason "artefact_missing".
   Result<MappedFile> map(const Key& key) const;
   void remove(const Key& key) const;
+  // Removes every round's folder but those named: what a server that was killed between a commit
+  // and its clean-up left behind.
+  struct OpenRound {
+    std::string job;
+    std::int64_t round = 0;
+    std::int64_t attempt = 1;
+  };
+  void keep_only(const std::vector<OpenRound>& open) const;
   void remove_round(const std::string& job, std::int64_t round, std::int64_t attempt) const;
 
  private:

@@ -214,7 +214,8 @@ Result<LocalData> load_data(const DataSpec& spec) {
                                                               : load_csv(spec.file, spec.csv);
   if (!all) return std::move(all).error();
   MUSTER_TRY(const Dataset shard, load_shard(spec, *all));
-  return hold_out(shard, spec);
+  // A device keeps its own examples in memory, not everybody's.
+  return hold_out(shard.compacted(), spec);
 }
 
 Result<LocalData> load_data(std::string_view spec) {

@@ -98,6 +98,34 @@ Dataset Dataset::subset(std::span<const std::int64_t> positions) const {
   return part;
 }
 
+Dataset Dataset::compacted() const {
+  if (whole_) return *this;
+  const auto width = static_cast<std::size_t>(example_size_);
+  const auto targets = static_cast<std::size_t>(rows_->target_size);
+  auto own = std::make_shared<DatasetRows>();
+  own->shape = rows_->shape;
+  own->target_size = rows_->target_size;
+  const auto append = [](auto& to, const auto& from, std::size_t at, std::size_t count) {
+    if (!from.empty())
+      to.insert(to.end(), from.begin() + static_cast<std::ptrdiff_t>(at),
+                from.begin() + static_cast<std::ptrdiff_t>(at + count));
+  };
+  own->bytes.reserve(rows_->bytes.empty() ? 0 : indices_.size() * width);
+  own->floats.reserve(rows_->floats.empty() ? 0 : indices_.size() * width);
+  for (const std::int64_t index : indices_) {
+    const auto at = static_cast<std::size_t>(index);
+    append(own->bytes, rows_->bytes, at * width, width);
+    append(own->floats, rows_->floats, at * width, width);
+    append(own->labels, rows_->labels, at, 1);
+    append(own->values, rows_->values, at * targets, targets);
+  }
+  Dataset part;
+  part.rows_ = std::move(own);
+  part.example_size_ = example_size_;
+  part.num_rows_ = static_cast<std::int64_t>(indices_.size());
+  return part;
+}
+
 void Dataset::copy_features(std::span<const std::int64_t> positions, std::span<float> out) const {
   const auto width = static_cast<std::size_t>(example_size_);
   float* to = out.data();

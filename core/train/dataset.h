@@ -46,6 +46,9 @@ class Dataset {
   // The examples at these positions of this view, in that order; shares the rows.
   Dataset subset(std::span<const std::int64_t> positions) const;
 
+  // The same examples over rows of their own: what this view does not use can be freed.
+  Dataset compacted() const;
+
   // Copies examples out, as floats; `out` has positions.size() * example_size() places.
   void copy_features(std::span<const std::int64_t> positions, std::span<float> out) const;
   void copy_labels(std::span<const std::int64_t> positions, std::span<std::int32_t> out) const;

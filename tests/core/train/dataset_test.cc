@@ -27,6 +27,18 @@ TEST(Dataset, SubsetsOfSubsetsShareTheRows) {
   EXPECT_THAT(features, ElementsAre(10, 11, 2, 3));
 }
 
+TEST(Dataset, ACompactedSubsetHasTheSameExamplesInRowsOfItsOwn) {
+  const Dataset part = Dataset::create(six_rows())->subset(std::vector<std::int64_t>{5, 3, 1});
+  const Dataset own = part.compacted();
+  EXPECT_EQ(own.size(), 3);
+  EXPECT_EQ(own.shape(), part.shape());
+  EXPECT_THAT(own.labels(), ElementsAre(5, 3, 1));
+  std::vector<float> features(6);
+  own.copy_features(std::vector<std::int64_t>{0, 1, 2}, features);
+  EXPECT_THAT(features, ElementsAre(10, 11, 6, 7, 2, 3));
+  EXPECT_EQ(part.subset({}).compacted().size(), 0);
+}
+
 TEST(Dataset, EmptyOnesHaveNoExamples) {
   EXPECT_EQ(Dataset().size(), 0);
   EXPECT_EQ(Dataset().shape(), Shape{});
