@@ -8,9 +8,9 @@ packages=(
   g++ cmake ninja-build pkg-config git ca-certificates
   libssl-dev libcpp-httplib-dev libasio-dev libsqlitecpp-dev libsqlite3-dev libeigen3-dev
   nlohmann-json3-dev libexpected-dev libcli11-dev libspdlog-dev libfmt-dev zlib1g-dev
-  dataset-fashion-mnist
+  dataset-fashion-mnist sqlite3
 )
-test_packages=(libgtest-dev libgmock-dev libbenchmark-dev clang-format clang-tidy sqlite3 openssl curl
+test_packages=(libgtest-dev libgmock-dev libbenchmark-dev clang-format clang-tidy openssl curl
                python3 procps)
 
 case "${1:-}" in

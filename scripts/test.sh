@@ -6,6 +6,6 @@ cd "$(dirname "$0")/.."
 preset="${1:-release}"
 
 scripts/install_packages.sh --test
-cmake --preset "$preset"
+cmake --preset "$preset" -DMUSTER_BUILD_TESTS=ON
 cmake --build --preset "$preset"
 ctest --preset "$preset" --no-tests=error

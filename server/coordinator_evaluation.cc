@@ -91,11 +91,17 @@ Status Coordinator::take_result(const std::string& device, const std::string& ta
     run->evaluations.erase(pending);
     return settle_evaluations(*run);
   }
-  return Error{
-      ErrorCode::kNotFound,
-      fmt::format("no task {} of {} waits for a result; it was answered, or its time is over", task,
-                  device),
-      "task_unknown"};
+  MUSTER_TRY(const std::optional<EvaluationRow> row, parts_.store.find_evaluation(task));
+  if (!row || row->device != device) {
+    return Error{ErrorCode::kNotFound, fmt::format("{} was never given a task {}", device, task),
+                 "task_unknown"};
+  }
+  if (row->answered_at_ms != 0) {
+    return Error{ErrorCode::kAlreadyExists, fmt::format("task {} has its result already", task),
+                 "already_reported"};
+  }
+  return Error{ErrorCode::kFailedPrecondition, fmt::format("the time for task {} is over", task),
+               "round_closed"};
 }
 
 Status Coordinator::settle_evaluations(JobRun& run) {

@@ -55,7 +55,9 @@ TEST_F(Body, Http05OverTheAdmittedSizeIsRefusedBeforeOneByteIsRead) {
 TEST_F(Body, TheRoutesOwnRefusalReachesAPeerThatIsStillSending) {
   start();
   const auto client = connect();
-  const auto reply = client->ask(put_head("closed", 1'000'000) + pattern(1'000'000));
+  // All of it can be sent: a connection cut at once would be reset under the peer's hands.
+  EXPECT_TRUE(client->send(put_head("closed", 1'000'000) + pattern(1'000'000)));
+  const auto reply = client->read();
   ASSERT_TRUE(reply.has_value());
   EXPECT_EQ(reply->status, 410);
   EXPECT_TRUE(reply->closes());
