@@ -1,28 +1,9 @@
 #include "server/access_log.h"
 
+#include <cstdint>
 #include <optional>
 
 namespace muster {
-namespace {
-
-constexpr std::uint64_t kLinesPerSecond = 20;
-
-}  // namespace
-
-std::optional<std::uint64_t> AccessLog::admit_line() {
-  const std::lock_guard lock(mutex_);
-  const auto now = std::chrono::steady_clock::now();
-  if (now - second_ >= std::chrono::seconds(1)) {
-    second_ = now;
-    lines_ = 0;
-  }
-  if (++lines_ > kLinesPerSecond) {
-    ++left_out_;
-    return std::nullopt;
-  }
-  return std::exchange(left_out_, 0);
-}
-
 std::function<void(const http::AccessRecord&)> AccessLog::for_listener(std::string listener) {
   return [this, listener = std::move(listener)](const http::AccessRecord& record) {
     const bool good = record.status >= 100 && record.status < 400;
@@ -33,7 +14,7 @@ std::function<void(const http::AccessRecord&)> AccessLog::for_listener(std::stri
       return;
     }
     if (record.status == 0 && record.problem.empty()) return;  // the peer closed an idle connection
-    const std::optional<std::uint64_t> left_out = admit_line();
+    const std::optional<std::uint64_t> left_out = lines_.admit();
     if (!left_out) return;
     if (*left_out > 0) log_->warn("{} refusals were not logged one by one", *left_out);
     log_->warn("{} {} {} {} {} {} problem={} request={}", listener, record.peer,

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <vector>
 
@@ -23,7 +24,8 @@ struct ApiContext {
   const StateFiles& states;
   const UpdateFiles& updates;
   Coordinator& coordinator;
-  int api_port = 0;  // as bound; set once before the enrolment listener starts
+  int api_port = 0;                  // as bound; set before the enrolment listener starts
+  std::atomic<int> enroll_port = 0;  // as bound; 0: closed
 };
 
 // The enrolled device that calls. Errors: kPermissionDenied, reason "device_unknown": a certificate

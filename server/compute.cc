@@ -13,7 +13,7 @@ ComputeThread::~ComputeThread() {
   stop();
 }
 
-void ComputeThread::post(std::function<void()> work) {
+void ComputeThread::post(Work work) {
   {
     const std::lock_guard lock(mutex_);
     queue_.push_back(std::move(work));
@@ -29,7 +29,7 @@ void ComputeThread::stop() {
 
 void ComputeThread::run(std::stop_token stop) {
   while (true) {
-    std::function<void()> work;
+    Work work;
     {
       std::unique_lock lock(mutex_);
       if (!wake_.wait(lock, stop, [this] { return !queue_.empty(); }) || stop.stop_requested())
@@ -37,14 +37,16 @@ void ComputeThread::run(std::stop_token stop) {
       work = std::move(queue_.front());
       queue_.pop_front();
     }
-    work();
+    work(stop);
   }
 }
 
 Result<Digest> aggregate_round(const UpdateFiles& updates, const StateFiles& states,
-                               const LayoutPtr& layout, const std::vector<StoredUpdate>& round) {
+                               const LayoutPtr& layout, const std::vector<StoredUpdate>& round,
+                               std::stop_token stop) {
   const std::unique_ptr<Aggregator> mean = make_weighted_mean(layout);
   for (const StoredUpdate& update : round) {
+    if (stop.stop_requested()) return Error{ErrorCode::kCancelled, "the server is stopping"};
     MUSTER_TRY(const MappedFile file, updates.map(update.key));
     if (sha256(file.bytes()) != update.key.digest) {
       return Error{

@@ -26,7 +26,8 @@ class ComputeThread {
   ComputeThread();
   ~ComputeThread();
 
-  void post(std::function<void()> work);
+  using Work = std::function<void(std::stop_token)>;
+  void post(Work work);
   void stop();
 
  private:
@@ -34,7 +35,7 @@ class ComputeThread {
 
   std::mutex mutex_;
   std::condition_variable_any wake_;
-  std::deque<std::function<void()>> queue_;
+  std::deque<Work> queue_;
   std::jthread thread_;
 };
 
@@ -50,6 +51,7 @@ struct StoredUpdate {
 // kNotFound "artefact_missing", kDataLoss "state_damaged" for a body that is gone or damaged; of
 // StateFiles::write.
 Result<Digest> aggregate_round(const UpdateFiles& updates, const StateFiles& states,
-                               const LayoutPtr& layout, const std::vector<StoredUpdate>& round);
+                               const LayoutPtr& layout, const std::vector<StoredUpdate>& round,
+                               std::stop_token stop);
 
 }  // namespace muster

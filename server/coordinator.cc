@@ -54,25 +54,40 @@ Status Coordinator::resume_jobs() {
     if (const auto bytes = parts_.states.size_of(row.global_state))
       remember_state_bytes(row.job, *bytes);
     if (row.status != JobStatus::kRunning) continue;
-    auto run = resume_job_run(parts_.store, row, parts_.max_state_bytes, now());
-    if (!run) {
-      // A job that cannot go on (its test data is gone, say) must not keep the others from running.
-      parts_.log->error("job {} cannot go on: {}", row.job, run.error().message);
-      MUSTER_TRY(const auto round, parts_.store.find_round(row.job, row.rounds_committed + 1));
-      if (round) open.push_back({row.job, round->round, round->attempt});  // its updates stay
-      MUSTER_TRY_STATUS(parts_.store.set_job_status(
-          row.job, JobStatus::kPaused, run.error().message, event("job_paused", nullptr)));
+    auto resumed = resume_job_run(parts_.store, row, parts_.max_state_bytes, now());
+    if (!resumed) {
+      MUSTER_TRY_STATUS(pause_unrunnable(row, resumed.error()));
       continue;
     }
+    JobRun& run = *runs_.emplace(row.job, *std::move(resumed)).first->second;
     parts_.log->info("job {} goes on: {} of {} rounds committed", row.job, row.rounds_committed,
-                     (*run)->strategy().rounds);
-    JobRun& resumed = *runs_.emplace(row.job, *std::move(run)).first->second;
-    if (resumed.machine) open.push_back({row.job, resumed.round.round, resumed.round.attempt});
-    if (resumed.central_evaluation_pending) evaluate_centrally(resumed);
-    if (resumed.row.rounds_committed > 0) MUSTER_TRY_STATUS(settle_evaluations(resumed));
+                     run.strategy().rounds);
+    if (run.machine) open.push_back({row.job, run.round.round, run.round.attempt});
+    if (run.evaluation && run.evaluation->central_is_due) evaluate_centrally(run);
   }
   parts_.updates.keep_only(open);
   return {};
+}
+
+// A job whose description or saved round this build cannot take up again (its test data is gone,
+// say) is paused, so that the others run. An error of the store is none of the job's: then the
+// server does not start.
+Status Coordinator::pause_unrunnable(const JobRow& row, const Error& why) {
+  if (why.reason != "bad_job" && why.reason != "bad_round")
+    return with_context(why, "job " + row.job);
+  parts_.log->error("job {} cannot go on: {}", row.job, why.message);
+  EventRow paused = event("job_paused", nullptr, {}, Json{{"reason", why.message}});
+  paused.job = row.job;
+  MUSTER_TRY(std::optional<RoundRow> round,
+             parts_.store.find_round(row.job, row.rounds_committed + 1));
+  if (!round || round->phase == to_string(RoundPhase::kAbandoned)) {
+    return parts_.store.set_job_status(row.job, JobStatus::kPaused, why.message, paused);
+  }
+  round->phase = to_string(RoundPhase::kAbandoned);
+  round->reason = why.message;
+  round->ended_at_ms = parts_.clock.unix_ms();
+  paused.round = round->round;
+  return parts_.store.abandon_round(*round, JobStatus::kPaused, why.message, paused);
 }
 
 void Coordinator::run_timer(std::stop_token stop) {
@@ -95,34 +110,38 @@ void Coordinator::run_timer(std::stop_token stop) {
 }
 
 void Coordinator::tick(Outbox& outbox) {
+  if (Status usable = parts_.store.check_usable(); !usable && parts_.fatal)
+    parts_.fatal(usable.error());
   const Time at = now();
   for (WaitingDevice& device : waiting_.leave_expired(at)) {
     for (auto& [id, run] : runs_) {
-      if (Status left = handle(*run, DeviceLeft{device.candidate.device}, outbox); !left) {
-        parts_.log->error("job {}: {}", id, left.error().message);
-      }
+      if (run->machine) run->machine->on(DeviceLeft{device.candidate.device}, at);
     }
     send_away(std::move(device), outbox);
   }
-  if (at < retry_not_before_) return;
   for (auto& [id, run] : runs_) {
-    Status stepped = [&]() -> Status {
-      if (run->machine) {
-        MUSTER_TRY_STATUS(take_aggregate(*run, outbox));
-        MUSTER_TRY_STATUS(handle(*run, Tick{}, outbox));
-      } else if (!run->all_committed() && run->row.status == JobStatus::kRunning) {
-        MUSTER_TRY_STATUS(begin_round(*run, outbox));
-      }
-      return settle_evaluations(*run);
-    }();
-    if (!stepped) {
+    if (at < run->retry_at) continue;
+    if (Status stepped = step(*run, outbox); !stepped) {
       parts_.log->error("job {}: {}; trying again in {} ms", id, stepped.error().message,
                         kRetryAfterFailure.count());
-      retry_not_before_ = at + kRetryAfterFailure;
+      run->retry_at = at + kRetryAfterFailure;
     }
   }
   std::erase_if(runs_,
                 [](const auto& entry) { return entry.second->row.status != JobStatus::kRunning; });
+}
+
+// What the time, or a step that failed before, makes due for one job.
+Status Coordinator::step(JobRun& run, Outbox& outbox) {
+  if (run.row.status != JobStatus::kRunning) return {};
+  if (run.machine) {
+    MUSTER_TRY_STATUS(take_aggregate(run, outbox));
+    if (run.machine && run.offer_again) MUSTER_TRY_STATUS(offer_all_waiting(run, outbox));
+    MUSTER_TRY_STATUS(handle(run, Tick{}, outbox));
+  } else if (!run.all_committed()) {
+    MUSTER_TRY_STATUS(begin_round(run, outbox));
+  }
+  return run.row.status == JobStatus::kRunning ? settle_evaluation(run) : Status();
 }
 
 std::optional<Coordinator::Time> Coordinator::next_wake() const {
@@ -130,18 +149,23 @@ std::optional<Coordinator::Time> Coordinator::next_wake() const {
   const auto sooner = [&next](Time at) { next = next ? std::min(*next, at) : at; };
   for (const auto& [id, run] : runs_) {
     if (run->machine) {
-      if (const auto deadline = run->machine->next_deadline()) sooner(*deadline);
+      if (const auto deadline = run->machine->next_deadline())
+        sooner(std::max(*deadline, run->retry_at));
     }
-    for (const auto& [device, pending] : run->evaluations) sooner(pending.expires_at);
+    if (run->evaluation) sooner(std::max(run->evaluation->expires_at, run->retry_at));
   }
-  if (next) next = std::max(*next, retry_not_before_);
   return next;
 }
 
+std::vector<JobRun*> Coordinator::runs_by_age() {
+  std::vector<JobRun*> runs;
+  for (auto& [id, run] : runs_) runs.push_back(run.get());
+  std::ranges::stable_sort(runs, {}, [](const JobRun* run) { return run->round.started_at_ms; });
+  return runs;
+}
+
 JobRun* Coordinator::find_run(const std::string& job) {
-  const auto found = runs_.find(job);
-  const bool running = found != runs_.end() && found->second->row.status == JobStatus::kRunning;
-  return running ? found->second.get() : nullptr;
+  return const_cast<JobRun*>(std::as_const(*this).find_run(job));
 }
 
 const JobRun* Coordinator::find_run(const std::string& job) const {

@@ -21,6 +21,7 @@
 #include "server/clock.h"
 #include "server/compute.h"
 #include "server/job_run.h"
+#include "server/rate_cap.h"
 #include "server/waiting_room.h"
 #include "storage/state_files.h"
 #include "storage/store.h"
@@ -46,6 +47,7 @@ class Coordinator {
     std::shared_ptr<spdlog::logger> log;
     UpdateLimits limits;
     std::uint64_t max_state_bytes = 4'000'000'000;
+    std::function<void(const Error&)> fatal;  // the store cannot go on; called once, may not return
   };
   explicit Coordinator(Parts parts);
   ~Coordinator();
@@ -117,6 +119,8 @@ class Coordinator {
   // coordinator.cc
   void run_timer(std::stop_token stop);
   void tick(Outbox& outbox);
+  Status step(JobRun& run, Outbox& outbox);
+  Status pause_unrunnable(const JobRow& row, const Error& why);
   std::optional<Time> next_wake() const;
   Time pace(const DeviceId& device) const;
   Status resume_jobs();
@@ -125,8 +129,7 @@ class Coordinator {
   std::optional<protocol::Task> task_for(const DeviceId& device);
   protocol::Task training_task(const JobRun& run, const DeviceId& device, const std::string& id,
                                Time now) const;
-  protocol::Task evaluation_task(const JobRun& run, const PendingEvaluation& pending,
-                                 Time now) const;
+  protocol::Task evaluation_task(const JobRun& run, const std::string& id, Time now) const;
   Result<UpdateTicket> examine_locked(const std::string& device,
                                       const protocol::UpdateStatement& statement);
   void send_away(WaitingDevice device, Outbox& outbox);
@@ -135,6 +138,8 @@ class Coordinator {
   // coordinator_rounds.cc
   // The next round, or the next attempt at one that was abandoned.
   Status begin_round(JobRun& run, Outbox& outbox);
+  // Makes everyone who waits a candidate of the round.
+  Status offer_all_waiting(JobRun& run, Outbox& outbox);
   // Gives the event to the job's machine, stores what changed, and carries out the actions. After
   // an error of the store the machine is as before and the next tick tries again.
   Status handle(JobRun& run, const RoundEvent& event, Outbox& outbox);
@@ -154,15 +159,25 @@ class Coordinator {
                         Result<Digest> result);
 
   // coordinator_evaluation.cc
-  Status ask_evaluations(JobRun& run, const std::vector<DeviceId>& devices, Outbox& outbox);
+  // The rows that ask `devices` to evaluate the state that is about to be committed; none when the
+  // job wants none.
+  Result<std::vector<EvaluationRow>> evaluations_to_ask(const JobRun& run,
+                                                        const std::vector<DeviceId>& devices) const;
+  // After the commit that stored them.
+  void begin_evaluation(JobRun& run, const std::vector<EvaluationRow>& asked, Outbox& outbox);
   void evaluate_centrally(const JobRun& run);
-  void evaluation_done(const std::string& job, std::int64_t round, std::int64_t attempt,
-                       const Json& metrics);
-  // Writes the round's weighted evaluation once no answer is awaited any more, and ends the job
-  // when that was its last step.
-  Status settle_evaluations(JobRun& run);
+  void central_evaluation_done(const std::string& job, std::int64_t round, const Json& metrics);
+  // Stores what has come of the round's evaluation. With `now_or_never` it waits for nobody any
+  // more. Ends the job when that was its last step.
+  Status settle_evaluation(JobRun& run, bool now_or_never = false);
   Status finish_if_done(JobRun& run);
 
+  // The device leaves the waiting room and every machine's candidates; nullopt when it does not
+  // wait.
+  std::optional<WaitingDevice> take_out(const DeviceId& device);
+  static void give(WaitingDevice device, protocol::Task task, Outbox& outbox);
+  // Running jobs, the one whose round began first in front.
+  std::vector<JobRun*> runs_by_age();
   void remember_state_bytes(const std::string& job, std::uint64_t bytes);
   JobRun* find_run(const std::string& job);
   const JobRun* find_run(const std::string& job) const;
@@ -178,7 +193,7 @@ class Coordinator {
   mutable std::mutex limits_mutex_;  // of the next; never held together with a wait
   std::map<std::string, std::uint64_t> state_bytes_;  // of every job, by id
   bool stopping_ = false;
-  Time retry_not_before_{0};  // after a failed step of the timer
+  RateCap refusals_{200};  // records of refused updates a second
   std::unique_ptr<ComputeThread> compute_;
   std::jthread timer_;
 };

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "core/base/random.h"
 #include "core/tensor/safetensors.h"
@@ -41,12 +42,8 @@ void Coordinator::check_in(const DeviceRow& device, const protocol::CheckinReque
       if (auto earlier = waiting_.enter(std::move(waiting))) send_away(*std::move(earlier), outbox);
       if (request.examples > 0 && !stopping_) offer(candidate, outbox);
       const bool answer_now = request.wait_ms == 0 || stopping_;
-      if (auto still = answer_now ? waiting_.leave(device.device) : std::nullopt) {
-        for (auto& [id, run] : runs_) {
-          if (run->machine) run->machine->on(DeviceLeft{device.device}, now());
-        }
+      if (auto still = answer_now ? take_out(device.device) : std::nullopt)
         send_away(*std::move(still), outbox);
-      }
     }
   }
   outbox.flush();
@@ -54,10 +51,10 @@ void Coordinator::check_in(const DeviceRow& device, const protocol::CheckinReque
 }
 
 void Coordinator::offer(const Candidate& candidate, Outbox& outbox) {
-  for (auto& [id, run] : runs_) {
+  for (JobRun* run : runs_by_age()) {
     if (!waiting_.has(candidate.device)) return;
     if (Status offered = handle(*run, DeviceCheckedIn{candidate}, outbox); !offered) {
-      parts_.log->error("job {}: {}", id, offered.error().message);
+      parts_.log->error("job {}: {}", run->row.job, offered.error().message);
     }
   }
 }
@@ -85,8 +82,12 @@ std::optional<protocol::Task> Coordinator::task_for(const DeviceId& device) {
         run->machine->verdict(device, now()) == UpdateVerdict::kAccept) {
       return training_task(*run, device, task->second, now());
     }
-    const auto pending = run->evaluations.find(device);
-    if (pending != run->evaluations.end()) return evaluation_task(*run, pending->second, now());
+    if (!run->evaluation) continue;
+    const auto pending = run->evaluation->pending.find(device);
+    if (pending == run->evaluation->pending.end()) continue;
+    if (!std::exchange(pending->second.handed_out, true))
+      return evaluation_task(*run, pending->second.task, now());
+    run->evaluation->pending.erase(pending);  // it had the task and came back without a result
   }
   return std::nullopt;
 }
@@ -230,13 +231,15 @@ Result<protocol::Receipt> Coordinator::accept_update(UpdateRow update,
 }
 
 void Coordinator::refuse_update(UpdateRow update, const Error& why) {
-  const std::lock_guard lock(mutex_);
+  const std::optional<std::uint64_t> left_out = refusals_.admit();
+  if (!left_out) return;
   update.accepted = false;
   update.reason = why.reason.empty() ? std::string(to_string(why.code)) : why.reason;
   update.detail = why.message;
   update.received_at_ms = parts_.clock.unix_ms();
-  EventRow refused = event("update_refused", nullptr, update.device,
-                           Json{{"reason", update.reason}, {"detail", update.detail}});
+  Json details{{"reason", update.reason}, {"detail", update.detail}};
+  if (*left_out > 0) details["refusals_left_out"] = *left_out;
+  EventRow refused = event("update_refused", nullptr, update.device, std::move(details));
   refused.job = update.job;
   refused.round = update.round;
   parts_.log->warn("update of {} for round {} of {} refused: {}", update.device, update.round,
@@ -251,7 +254,8 @@ void Coordinator::count_download(const std::string& device, const Digest& state,
   const std::lock_guard lock(mutex_);
   for (auto& [id, run] : runs_) {
     if (run->row.global_state != state || run->row.status != JobStatus::kRunning) continue;
-    if (!run->tasks.contains(device) && !run->evaluations.contains(device)) continue;
+    const bool evaluates = run->evaluation && run->evaluation->pending.contains(device);
+    if (!run->tasks.contains(device) && !evaluates) continue;
     if (run->machine) {
       run->bytes_down += static_cast<std::int64_t>(bytes);  // stored with the round's next step
     } else if (Status added = parts_.store.add_round_bytes(id, run->round.round, run->round.attempt,
@@ -270,7 +274,8 @@ std::string Coordinator::device_activity(const std::string& device) const {
         run->machine->verdict(device, now()) == UpdateVerdict::kAccept) {
       return fmt::format("training {} round {}", id, run->round.round);
     }
-    if (run->evaluations.contains(device)) return fmt::format("evaluating {}", id);
+    if (run->evaluation && run->evaluation->pending.contains(device))
+      return fmt::format("evaluating {}", id);
   }
   return waiting_.has(device) ? "waiting" : "";
 }

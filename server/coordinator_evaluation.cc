@@ -1,5 +1,8 @@
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cmath>
+
 #include "core/base/entropy.h"
 #include "core/graph/model.h"
 #include "core/train/evaluate.h"
@@ -9,8 +12,9 @@ namespace muster {
 namespace {
 
 // The mean of each metric over the devices that answered, weighted by their held-out examples, in
-// order of their ids.
-Json mean_metrics(const std::vector<EvaluationRow>& answers) {
+// order of their ids. A mean that does not fit a double is left out.
+Json mean_metrics(std::vector<EvaluationRow> answers) {
+  std::ranges::sort(answers, {}, &EvaluationRow::device);
   std::map<std::string, std::pair<double, double>> sums;  // metric: weighted sum, weight
   std::int64_t examples = 0;
   std::int64_t devices = 0;
@@ -19,79 +23,86 @@ Json mean_metrics(const std::vector<EvaluationRow>& answers) {
     examples += answer.examples;
     ++devices;
     for (const auto& [name, value] : answer.metrics.items()) {
+      if (!value.is_number()) continue;
       auto& [sum, weight] = sums[name];
       sum += value.get<double>() * static_cast<double>(answer.examples);
       weight += static_cast<double>(answer.examples);
     }
   }
-  Json metrics{{"eval_examples", examples}, {"eval_devices", devices}};
-  for (const auto& [name, sum] : sums) metrics["eval_" + name] = sum.first / sum.second;
+  Json metrics = Json::object();
+  for (const auto& [name, sum] : sums) {
+    const double mean = sum.first / sum.second;
+    if (std::isfinite(mean)) metrics["eval_" + name] = mean;
+  }
+  metrics["eval_examples"] = examples;  // last: no device names these
+  metrics["eval_devices"] = devices;
   return metrics;
 }
 
 }  // namespace
 
-Status Coordinator::ask_evaluations(JobRun& run, const std::vector<DeviceId>& devices,
-                                    Outbox& outbox) {
+Result<std::vector<EvaluationRow>> Coordinator::evaluations_to_ask(
+    const JobRun& run, const std::vector<DeviceId>& devices) const {
   std::vector<EvaluationRow> rows;
-  std::map<DeviceId, PendingEvaluation> pending;
+  if (!run.description.evaluation.federated) return rows;
   for (const DeviceId& device : devices) {
-    MUSTER_TRY(const std::string task, random_hex(16));
     EvaluationRow row;
     row.job = run.row.job;
     row.round = run.round.round;
     row.device = device;
-    row.task = task;
+    MUSTER_TRY(row.task, random_hex(16));
     row.asked_at_ms = parts_.clock.unix_ms();
-    rows.push_back(row);
-    pending[device] = {row, run.row.global_state, now() + run.description.round.deadline};
+    rows.push_back(std::move(row));
   }
-  MUSTER_TRY_STATUS(parts_.store.add_evaluations(rows));
-  run.evaluations = std::move(pending);
-  run.evaluations_open = true;
-  for (const auto& [device, evaluation] : run.evaluations) {
-    std::optional<WaitingDevice> waiting = waiting_.leave(device);
-    if (!waiting) continue;
-    for (auto& [id, other] : runs_) {
-      if (other->machine) other->machine->on(DeviceLeft{device}, now());
-    }
-    outbox.answers.push_back(
-        [reply = std::move(waiting->reply),
-         task = evaluation_task(run, evaluation, now())]() mutable { reply(std::move(task), {}); });
-  }
-  return {};
+  return rows;
 }
 
-protocol::Task Coordinator::evaluation_task(const JobRun& run, const PendingEvaluation& pending,
+void Coordinator::begin_evaluation(JobRun& run, const std::vector<EvaluationRow>& asked,
+                                   Outbox& outbox) {
+  RoundEvaluation evaluation;
+  evaluation.round = run.round.round;
+  evaluation.attempt = run.round.attempt;
+  evaluation.state = run.row.global_state;
+  evaluation.expires_at = now() + run.description.round.deadline;
+  for (const EvaluationRow& row : asked) evaluation.pending[row.device] = {row.task, false};
+  evaluation.mean_is_due = !asked.empty();
+  evaluation.central_is_due = run.test_data != nullptr;
+  run.evaluation = std::move(evaluation);
+  if (run.evaluation->central_is_due) evaluate_centrally(run);
+  for (auto& [device, pending] : run.evaluation->pending) {
+    std::optional<WaitingDevice> waiting = take_out(device);
+    if (!waiting) continue;
+    pending.handed_out = true;
+    give(*std::move(waiting), evaluation_task(run, pending.task, now()), outbox);
+  }
+}
+
+protocol::Task Coordinator::evaluation_task(const JobRun& run, const std::string& id,
                                             Time at) const {
+  const RoundEvaluation& evaluation = *run.evaluation;
   protocol::Task task;
   task.kind = protocol::TaskKind::kEvaluate;
-  task.id = pending.row.task;
+  task.id = id;
   task.fit.job = run.row.job;
-  task.fit.round = pending.row.round;
+  task.fit.round = evaluation.round;
   task.fit.model = run.model;
   task.fit.local = run.description.local;
-  task.state = pending.state;
+  task.state = evaluation.state;
   task.state_bytes = static_cast<std::int64_t>(run.state_bytes);
-  task.deadline_ms = std::max<std::int64_t>(0, (pending.expires_at - at).count());
+  task.deadline_ms = std::max<std::int64_t>(0, (evaluation.expires_at - at).count());
   return task;
 }
 
 Status Coordinator::take_result(const std::string& device, const std::string& task,
                                 const protocol::TaskResult& result) {
   const std::lock_guard lock(mutex_);
-  for (auto& [id, run] : runs_) {
-    const auto pending = run->evaluations.find(device);
-    if (pending == run->evaluations.end() || pending->second.row.task != task) continue;
-    EvaluationRow row = pending->second.row;
-    row.answered_at_ms = parts_.clock.unix_ms();
-    row.examples = result.examples;
-    row.metrics = Json(result.metrics);
-    MUSTER_TRY_STATUS(parts_.store.answer_evaluation(row));
-    run->evaluations.erase(pending);
-    return settle_evaluations(*run);
+  if (result.examples > parts_.limits.max_examples) {
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("{} examples are over this server's limit of {}", result.examples,
+                             parts_.limits.max_examples),
+                 "bad_examples"};
   }
-  MUSTER_TRY(const std::optional<EvaluationRow> row, parts_.store.find_evaluation(task));
+  MUSTER_TRY(std::optional<EvaluationRow> row, parts_.store.find_evaluation(task));
   if (!row || row->device != device) {
     return Error{ErrorCode::kNotFound, fmt::format("{} was never given a task {}", device, task),
                  "task_unknown"};
@@ -100,37 +111,58 @@ Status Coordinator::take_result(const std::string& device, const std::string& ta
     return Error{ErrorCode::kAlreadyExists, fmt::format("task {} has its result already", task),
                  "already_reported"};
   }
-  return Error{ErrorCode::kFailedPrecondition, fmt::format("the time for task {} is over", task),
-               "round_closed"};
+  JobRun* run = find_run(row->job);
+  const bool awaited = run != nullptr && run->evaluation && run->evaluation->round == row->round &&
+                       run->evaluation->mean_is_due;
+  if (!awaited) {
+    return Error{ErrorCode::kFailedPrecondition, fmt::format("the time for task {} is over", task),
+                 "round_closed"};
+  }
+  row->answered_at_ms = parts_.clock.unix_ms();
+  row->examples = result.examples;
+  row->metrics = Json(result.metrics);
+  MUSTER_TRY_STATUS(parts_.store.answer_evaluation(*row));
+  run->evaluation->pending.erase(device);
+  if (Status settled = settle_evaluation(*run); !settled) {
+    parts_.log->error("job {}: {}; the timer tries again", run->row.job, settled.error().message);
+  }
+  return {};
 }
 
-Status Coordinator::settle_evaluations(JobRun& run) {
-  std::erase_if(run.evaluations,
-                [at = now()](const auto& entry) { return entry.second.expires_at <= at; });
-  if (run.evaluations_open && run.evaluations.empty()) {
-    const std::int64_t round = run.row.rounds_committed;
-    MUSTER_TRY(const std::vector<EvaluationRow> answers,
-               parts_.store.list_evaluations(run.row.job, round));
-    MUSTER_TRY(const std::optional<RoundRow> row, parts_.store.find_round(run.row.job, round));
-    if (row) {
-      MUSTER_TRY_STATUS(
-          parts_.store.add_round_metrics(run.row.job, round, row->attempt, mean_metrics(answers)));
+Status Coordinator::settle_evaluation(JobRun& run, bool now_or_never) {
+  if (run.evaluation) {
+    RoundEvaluation& evaluation = *run.evaluation;
+    const bool over = now_or_never || evaluation.expires_at <= now();
+    if (evaluation.mean_is_due && (over || evaluation.pending.empty())) {
+      MUSTER_TRY(std::vector<EvaluationRow> answers,
+                 parts_.store.list_evaluations(run.row.job, evaluation.round));
+      MUSTER_TRY_STATUS(parts_.store.add_round_metrics(
+          run.row.job, evaluation.round, evaluation.attempt, mean_metrics(std::move(answers))));
+      evaluation.mean_is_due = false;
+      evaluation.pending.clear();
     }
-    run.evaluations_open = false;
+    if (evaluation.central) {
+      MUSTER_TRY_STATUS(parts_.store.add_round_metrics(run.row.job, evaluation.round,
+                                                       evaluation.attempt, *evaluation.central));
+      evaluation.central.reset();
+      evaluation.central_is_due = false;
+    }
+    if (evaluation.settled()) run.evaluation.reset();
   }
   return finish_if_done(run);
 }
 
 void Coordinator::evaluate_centrally(const JobRun& run) {
-  compute_->post([this, job = run.row.job, round = run.row.rounds_committed,
-                  attempt = run.round.attempt, state = run.row.global_state, model = run.model,
-                  data = run.test_data] {
-    Json metrics = Json::object();
+  compute_->post([this, job = run.row.job, round = run.evaluation->round,
+                  state = run.evaluation->state, model = run.model,
+                  data = run.test_data](std::stop_token stop) {
     const auto evaluated = [&]() -> Result<EvaluateResult> {
       MUSTER_TRY(const Graph graph, graph_from_model(model));
       MUSTER_TRY(const StateDict global, parts_.states.read(state));
-      return evaluate(graph, global, *data);
+      return evaluate(graph, global, *data, stop);
     }();
+    if (stop.stop_requested()) return;  // a restarted server evaluates again
+    Json metrics = Json::object();
     if (evaluated) {
       for (const auto& [name, value] : evaluated->metrics) metrics["test_" + name] = value;
       metrics["test_examples"] = evaluated->examples;
@@ -139,26 +171,34 @@ void Coordinator::evaluate_centrally(const JobRun& run) {
                         evaluated.error().message);
       metrics["test_error"] = evaluated.error().message;
     }
-    evaluation_done(job, round, attempt, metrics);
+    central_evaluation_done(job, round, metrics);
   });
 }
 
-void Coordinator::evaluation_done(const std::string& job, std::int64_t round, std::int64_t attempt,
-                                  const Json& metrics) {
+void Coordinator::central_evaluation_done(const std::string& job, std::int64_t round,
+                                          const Json& metrics) {
   const std::lock_guard lock(mutex_);
   JobRun* run = find_run(job);
-  if (Status stored = parts_.store.add_round_metrics(job, round, attempt, metrics); !stored) {
-    parts_.log->error("job {} round {}: {}", job, round, stored.error().message);
+  if (run == nullptr) return;
+  if (!run->evaluation || run->evaluation->round != round) {
+    // The next round was quicker; this one's figures are still worth keeping.
+    const auto row = parts_.store.find_round(job, round);
+    if (row && *row) {
+      if (Status stored = parts_.store.add_round_metrics(job, round, (*row)->attempt, metrics);
+          !stored) {
+        parts_.log->error("job {} round {}: {}", job, round, stored.error().message);
+      }
+    }
+    return;
   }
-  if (run == nullptr || run->row.rounds_committed != round) return;
-  run->central_evaluation_pending = false;
-  if (Status done = finish_if_done(*run); !done)
-    parts_.log->error("job {}: {}", job, done.error().message);
+  run->evaluation->central = metrics;
+  if (Status settled = settle_evaluation(*run); !settled) {
+    parts_.log->error("job {}: {}; the timer tries again", job, settled.error().message);
+  }
 }
 
 Status Coordinator::finish_if_done(JobRun& run) {
-  const bool done = run.all_committed() && run.evaluations.empty() && !run.evaluations_open &&
-                    !run.central_evaluation_pending && run.row.status == JobStatus::kRunning;
+  const bool done = run.all_committed() && !run.evaluation && run.row.status == JobStatus::kRunning;
   if (!done) return {};
   const std::string reason = fmt::format("all {} rounds are committed", run.row.rounds_committed);
   MUSTER_TRY_STATUS(parts_.store.set_job_status(run.row.job, JobStatus::kFinished, reason,

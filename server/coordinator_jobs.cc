@@ -80,7 +80,7 @@ Json Coordinator::live_job(const std::string& job) const {
   if (run == nullptr) return nullptr;
   Json live{{"round", run->round.round},
             {"attempt", run->round.attempt},
-            {"evaluations_awaited", run->evaluations.size()},
+            {"evaluations_awaited", run->evaluation ? run->evaluation->pending.size() : 0},
             {"bytes_down", run->bytes_down},
             {"bytes_up", run->bytes_up}};
   if (!run->machine) {
@@ -88,7 +88,9 @@ Json Coordinator::live_job(const std::string& job) const {
     live["explain"] =
         run->all_committed()
             ? fmt::format("all rounds are committed; {} evaluations are awaited",
-                          run->evaluations.size() + (run->central_evaluation_pending ? 1 : 0))
+                          (run->evaluation ? run->evaluation->pending.size() +
+                                                 (run->evaluation->central_is_due ? 1 : 0)
+                                           : 0))
             : "the next round is about to begin";
     return live;
   }

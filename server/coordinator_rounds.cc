@@ -1,10 +1,15 @@
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cmath>
+
 #include "core/base/entropy.h"
 #include "server/coordinator.h"
 
 namespace muster {
 namespace {
+
+constexpr std::chrono::milliseconds kRetryAfterFailure{1'000};
 
 // Weighted by examples over the accepted updates: what the devices said of their own training.
 Json training_metrics(const std::vector<UpdateRow>& accepted) {
@@ -13,12 +18,12 @@ Json training_metrics(const std::vector<UpdateRow>& accepted) {
   std::int64_t examples = 0;
   for (const UpdateRow& update : accepted) {
     examples += update.examples;
-    if (!update.metrics.contains("loss")) continue;
+    if (!update.metrics.contains("loss") || !update.metrics["loss"].is_number()) continue;
     loss += update.metrics["loss"].get<double>() * static_cast<double>(update.examples);
     weight += static_cast<double>(update.examples);
   }
   Json metrics{{"examples", examples}, {"updates", accepted.size()}};
-  if (weight > 0) metrics["train_loss"] = loss / weight;
+  if (weight > 0 && std::isfinite(loss / weight)) metrics["train_loss"] = loss / weight;
   return metrics;
 }
 
@@ -45,16 +50,24 @@ Status Coordinator::begin_round(JobRun& run, Outbox& outbox) {
   run.machine = std::move(machine);
   run.tasks.clear();
   run.aggregated.reset();
+  run.offer_again = true;  // until everyone who waits has been offered
   run.bytes_down = run.bytes_up = 0;
 
-  // Everyone who waits already is a candidate.
+  return offer_all_waiting(run, outbox);
+}
+
+Status Coordinator::offer_all_waiting(JobRun& run, Outbox& outbox) {
   RoundMachine next = *run.machine;
   for (const auto& [device, waiting] : waiting_.all()) {
     if (waiting.examples == 0) continue;
     const std::vector<RoundAction> actions = next.on(DeviceCheckedIn{waiting.candidate}, now());
-    if (!actions.empty()) return carry_out(run, next, actions.front(), outbox);
+    if (actions.empty()) continue;
+    MUSTER_TRY_STATUS(carry_out(run, next, actions.front(), outbox));
+    run.offer_again = false;
+    return {};
   }
   run.machine = std::move(next);
+  run.offer_again = false;
   return {};
 }
 
@@ -66,7 +79,12 @@ Status Coordinator::handle(JobRun& run, const RoundEvent& event, Outbox& outbox)
     run.machine = std::move(next);
     return {};
   }
-  for (const RoundAction& action : actions) MUSTER_TRY_STATUS(carry_out(run, next, action, outbox));
+  for (const RoundAction& action : actions) {
+    if (Status done = carry_out(run, next, action, outbox); !done) {
+      run.offer_again = true;  // the event is lost with `next`
+      return done;
+    }
+  }
   return {};
 }
 
@@ -93,6 +111,7 @@ RoundRow Coordinator::round_row(const JobRun& run, const RoundMachine& next) con
 
 Status Coordinator::invite(JobRun& run, const RoundMachine& next, const InviteDevices& action,
                            Outbox& outbox) {
+  MUSTER_TRY_STATUS(parts_.updates.prepare_round(run.row.job, run.round.round, run.round.attempt));
   RoundRow row = round_row(run, next);
   std::vector<ParticipantRow> participants;
   std::map<DeviceId, std::string> tasks;
@@ -110,48 +129,51 @@ Status Coordinator::invite(JobRun& run, const RoundMachine& next, const InviteDe
   parts_.log->info("job {} round {}: {} devices invited", run.row.job, run.round.round,
                    action.devices.size());
 
-  for (const DeviceId& device : action.devices) {
-    std::optional<WaitingDevice> waiting = waiting_.leave(device);
-    if (!waiting) continue;
-    for (auto& [id, other] : runs_) {
-      if (other.get() != &run && other->machine) other->machine->on(DeviceLeft{device}, now());
-    }
-    protocol::Task task = training_task(run, device, run.tasks.at(device), now());
-    outbox.answers.push_back([reply = std::move(waiting->reply), task = std::move(task)]() mutable {
-      reply(std::move(task), {});
-    });
+  for (const auto& [device, task] : run.tasks) {
+    if (auto waiting = take_out(device))
+      give(*std::move(waiting), training_task(run, device, task, now()), outbox);
   }
   return {};
 }
 
+std::optional<WaitingDevice> Coordinator::take_out(const DeviceId& device) {
+  std::optional<WaitingDevice> waiting = waiting_.leave(device);
+  if (!waiting) return std::nullopt;
+  for (auto& [id, run] : runs_) {
+    if (run->machine) run->machine->on(DeviceLeft{device}, now());
+  }
+  return waiting;
+}
+
+void Coordinator::give(WaitingDevice device, protocol::Task task, Outbox& outbox) {
+  outbox.answers.push_back([reply = std::move(device.reply), task = std::move(task)]() mutable {
+    reply(std::move(task), {});
+  });
+}
+
 Status Coordinator::aggregate(JobRun& run, const RoundMachine& next,
                               const StartAggregation& action) {
-  MUSTER_TRY(const std::vector<UpdateRow> updates,
-             parts_.store.list_updates(run.row.job, run.round.round));
-  std::map<DeviceId, StoredUpdate> stored;
-  for (const UpdateRow& update : updates) {
-    if (!update.accepted || update.attempt != run.round.attempt) continue;
-    stored[update.device] = {
-        {update.job, update.round, update.attempt, update.device, *update.digest}, update.examples};
-  }
-  std::vector<StoredUpdate> ordered;
-  for (const DeviceId& device : action.devices) {
-    const auto found = stored.find(device);
-    if (found == stored.end()) {
-      return Error{ErrorCode::kDataLoss,
-                   fmt::format("the store has no accepted update of {} for round {}", device,
-                               run.round.round)};
-    }
-    ordered.push_back(found->second);
+  MUSTER_TRY(const std::vector<UpdateRow> accepted,
+             parts_.store.list_accepted_updates(run.row.job, run.round.round, run.round.attempt));
+  std::vector<StoredUpdate> ordered;  // by device: the order that fixes the bits
+  for (const UpdateRow& update : accepted) {
+    if (!std::ranges::binary_search(action.devices, update.device)) continue;
+    ordered.push_back({{update.job, update.round, update.attempt, update.device, *update.digest},
+                       update.examples});
   }
   RoundRow row = round_row(run, next);
   MUSTER_TRY_STATUS(parts_.store.save_round(row));
   run.round = std::move(row);
   run.machine = next;
-  compute_->post([this, ordered = std::move(ordered), layout = run.layout, job = run.row.job,
-                  round = run.round.round, attempt = run.round.attempt] {
-    aggregation_done(job, round, attempt,
-                     aggregate_round(parts_.updates, parts_.states, layout, ordered));
+  compute_->post([this, ordered = std::move(ordered), wanted = action.devices.size(),
+                  layout = run.layout, job = run.row.job, round = run.round.round,
+                  attempt = run.round.attempt](std::stop_token stop) {
+    Result<Digest> result =
+        Error{ErrorCode::kDataLoss,
+              fmt::format("the store has {} of the {} accepted updates", ordered.size(), wanted)};
+    if (ordered.size() == wanted)
+      result = aggregate_round(parts_.updates, parts_.states, layout, ordered, stop);
+    aggregation_done(job, round, attempt, std::move(result));
   });
   return {};
 }
@@ -162,10 +184,13 @@ void Coordinator::aggregation_done(const std::string& job, std::int64_t round, s
   {
     const std::lock_guard lock(mutex_);
     JobRun* run = find_run(job);
-    if (run == nullptr || run->round.round != round || run->round.attempt != attempt) return;
+    if (run == nullptr || !run->machine || run->round.round != round ||
+        run->round.attempt != attempt)
+      return;
     run->aggregated = std::move(result);
     if (Status taken = take_aggregate(*run, outbox); !taken) {
       parts_.log->error("job {} round {}: {}; trying again", job, round, taken.error().message);
+      run->retry_at = now() + kRetryAfterFailure;
     }
   }
   outbox.flush();
@@ -174,20 +199,27 @@ void Coordinator::aggregation_done(const std::string& job, std::int64_t round, s
 
 Status Coordinator::take_aggregate(JobRun& run, Outbox& outbox) {
   if (!run.aggregated) return {};
-  const Result<Digest>& result = *run.aggregated;
-  return handle(run,
-                result ? RoundEvent{AggregateStored{*result}}
-                       : RoundEvent{AggregateFailed{result.error().message}},
-                outbox);
+  const Result<Digest> result = *run.aggregated;
+  if (result) return handle(run, AggregateStored{*result}, outbox);
+  const ErrorCode code = result.error().code;
+  const bool may_pass = code == ErrorCode::kResourceExhausted || code == ErrorCode::kUnavailable ||
+                        code == ErrorCode::kCancelled;
+  if (!may_pass) return handle(run, AggregateFailed{result.error().message}, outbox);
+  // A full disk is no fault of the updates: they stay, and a restored machine aggregates again at
+  // its next tick.
+  MUSTER_TRY(run.machine,
+             RoundMachine::restore(run.description.round, run.machine->save(now()), now()));
+  run.aggregated.reset();
+  return result.error();
 }
 
 Status Coordinator::commit(JobRun& run, const RoundMachine& next, const CommitRound& action,
                            Outbox& outbox) {
-  MUSTER_TRY(std::vector<UpdateRow> updates,
-             parts_.store.list_updates(run.row.job, run.round.round));
-  std::erase_if(updates, [&](const UpdateRow& update) {
-    return !update.accepted || update.attempt != run.round.attempt;
-  });
+  // What has come of the last round's evaluation is written before this one's begins.
+  MUSTER_TRY_STATUS(settle_evaluation(run, /*now_or_never=*/true));
+  MUSTER_TRY(const std::vector<UpdateRow> updates,
+             parts_.store.list_accepted_updates(run.row.job, run.round.round, run.round.attempt));
+  MUSTER_TRY(const std::vector<EvaluationRow> asked, evaluations_to_ask(run, next.reported()));
   RoundRow row = round_row(run, next);
   row.state = action.state;
   row.ended_at_ms = parts_.clock.unix_ms();
@@ -195,7 +227,8 @@ Status Coordinator::commit(JobRun& run, const RoundMachine& next, const CommitRo
   MUSTER_TRY_STATUS(parts_.store.commit_round(
       row, JobStatus::kRunning, {},
       event("round_committed", &run, {},
-            Json{{"state", action.state.hex()}, {"metrics", row.metrics}})));
+            Json{{"state", action.state.hex()}, {"metrics", row.metrics}}),
+      asked));
   run.round = std::move(row);
   run.machine.reset();
   run.aggregated.reset();
@@ -205,11 +238,7 @@ Status Coordinator::commit(JobRun& run, const RoundMachine& next, const CommitRo
   parts_.log->info("job {} round {}: committed {}", run.row.job, run.round.round,
                    action.state.hex().substr(0, 12));
 
-  run.central_evaluation_pending = run.test_data != nullptr;
-  if (run.central_evaluation_pending) evaluate_centrally(run);
-  if (run.description.evaluation.federated) {
-    MUSTER_TRY_STATUS(ask_evaluations(run, next.reported(), outbox));
-  }
+  if (!asked.empty() || run.test_data != nullptr) begin_evaluation(run, asked, outbox);
   if (!run.all_committed()) return begin_round(run, outbox);
   return finish_if_done(run);
 }
@@ -233,6 +262,9 @@ Status Coordinator::abandon(JobRun& run, const RoundMachine& next, const Abandon
   parts_.updates.remove_round(run.row.job, run.round.round, run.round.attempt);
   parts_.log->warn("job {} round {}: abandoned: {}", run.row.job, run.round.round, action.reason);
   if (!last) return begin_round(run, outbox);
+  if (Status settled = settle_evaluation(run, /*now_or_never=*/true); !settled) {
+    parts_.log->error("job {}: {}", run.row.job, settled.error().message);
+  }
   run.row.status = JobStatus::kPaused;
   run.row.status_reason = job_reason;
   return {};

@@ -38,7 +38,7 @@ Status make_folder(const fs::path& folder) {
   if (!error) fs::permissions(folder, fs::perms::owner_all, error);
   if (error) {
     return Error{ErrorCode::kUnavailable,
-                 fmt::format("make folder {}: {}", folder.string(), error.message())};
+                 fmt::format("make folder {}: {}", folder.string(), error.message()), "disk_error"};
   }
   return {};
 }
@@ -51,11 +51,11 @@ Status write_identity(const fs::path& folder, const std::string& stem, const Key
   return write_file_durably(folder / "authority.pem", as_bytes(authority.pem()));
 }
 
+}  // namespace
+
 std::string url_host(const std::string& host) {
   return host.find(':') == std::string::npos ? host : "[" + host + "]";
 }
-
-}  // namespace
 
 Result<ServerConfig> server_config_from_json(const Json& json) {
   ServerConfig config;
@@ -104,11 +104,15 @@ Status init_directory(const InitOptions& options) {
   for (const std::string& host : options.hosts) MUSTER_TRY_STATUS(check_host(host));
   std::error_code error;
   if (fs::exists(options.root, error) && !fs::is_empty(options.root, error)) {
+    const std::string root = options.root.string();
+    const bool served = fs::exists(ServerDirectory{options.root}.config(), error);
     return Error{
         ErrorCode::kAlreadyExists,
-        fmt::format("{} is not empty; name a new directory, or use `muster serve {}` if it "
-                    "is a server's already",
-                    options.root.string(), options.root.string()),
+        served ? fmt::format("{0} is a server's directory already; run it with `muster serve {0}`",
+                             root)
+               : fmt::format("{} is not empty; name a new directory (an init that did not finish "
+                             "can be removed)",
+                             root),
         "directory_not_empty"};
   }
   const ServerDirectory directory{options.root};
@@ -152,16 +156,20 @@ Status init_directory(const InitOptions& options) {
 
 Status empty_folder(const fs::path& folder) {
   std::error_code error;
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder, error))
-    fs::remove_all(entry.path(), error);
-  if (error)
-    return Error{ErrorCode::kUnavailable,
-                 fmt::format("empty folder {}: {}", folder.string(), error.message())};
-  return {};
+  for (fs::directory_iterator entry(folder, error), end; !error && entry != end;
+       entry.increment(error)) {
+    std::error_code of_entry;
+    fs::remove_all(entry->path(), of_entry);
+    if (of_entry) error = of_entry;
+  }
+  if (!error) return {};
+  return Error{ErrorCode::kUnavailable,
+               fmt::format("empty folder {}: {}", folder.string(), error.message()), "disk_error"};
 }
 
 Result<ServerConfig> read_server_config(const ServerDirectory& directory) {
-  if (!fs::exists(directory.config())) {
+  std::error_code error;
+  if (!fs::exists(directory.config(), error)) {
     return Error{
         ErrorCode::kNotFound,
         fmt::format(
@@ -176,7 +184,8 @@ Result<ServerConfig> read_server_config(const ServerDirectory& directory) {
 
 Result<OperatorFolder> OperatorFolder::find(const fs::path& path) {
   for (const fs::path& folder : {path / "operator", path}) {
-    if (!fs::exists(folder / "operator.json")) continue;
+    std::error_code error;
+    if (!fs::exists(folder / "operator.json", error)) continue;
     MUSTER_TRY(const std::string text, read_file(folder / "operator.json", kConfigLimitBytes));
     MUSTER_TRY_IN((folder / "operator.json").string(), const Json json, parse_json(text));
     JsonObject object(json, (folder / "operator.json").string());

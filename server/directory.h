@@ -42,6 +42,9 @@ struct ServerDirectory {
   std::filesystem::path operator_identity() const { return root / "operator"; }
 };
 
+// A host as it stands in a URL: IPv6 addresses in brackets.
+std::string url_host(const std::string& host);
+
 struct InitOptions {
   std::filesystem::path root;
   std::vector<std::string> hosts;  // at least one

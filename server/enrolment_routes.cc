@@ -5,6 +5,7 @@
 #include "core/protocol/messages.h"
 #include "server/api.h"
 #include "server/handler.h"
+#include "server/rate_cap.h"
 
 namespace muster {
 namespace {
@@ -79,9 +80,12 @@ class Enrolment {
 
   Result<Response> refuse(const std::string& why, const Request& request,
                           const protocol::EnrollRequest& message) const {
-    MUSTER_TRY_STATUS(
-        context_.store.add_event(event("enrolment_refused", message.name,
-                                       Json{{"reason", why}, {"address", request.peer.address}})));
+    if (const auto left_out = refusals_.admit()) {
+      Json details{{"reason", why}, {"address", request.peer.address}};
+      if (*left_out > 0) details["refusals_left_out"] = *left_out;
+      MUSTER_TRY_STATUS(
+          context_.store.add_event(event("enrolment_refused", message.name, std::move(details))));
+    }
     return refused();
   }
 
@@ -104,15 +108,19 @@ class Enrolment {
   }
 
   const ApiContext& context_;
+  mutable RateCap refusals_{20};  // anyone can cause these records
 };
 
 }  // namespace
 
 std::vector<http::Route> enrolment_routes(ApiContext& context) {
-  return {
-      {"POST", "/v1/enroll", {}, BodyRule::json(64 * 1024), answering([&context](Request& request) {
-         return Enrolment(context).enroll(request);
-       })}};
+  return {{"POST",
+           "/v1/enroll",
+           {},
+           BodyRule::json(64 * 1024),
+           answering([enrolment = std::make_shared<const Enrolment>(context)](Request& request) {
+             return enrolment->enroll(request);
+           })}};
 }
 
 }  // namespace muster

@@ -5,6 +5,7 @@
 #include "core/base/random.h"
 #include "core/graph/model.h"
 #include "core/tensor/safetensors.h"
+#include "core/train/batch.h"
 #include "core/train/data_spec.h"
 
 namespace muster {
@@ -56,6 +57,11 @@ Result<std::unique_ptr<JobRun>> make_job_run(JobRow row, std::uint64_t max_state
       error.reason = "bad_job";
       return error;
     }
+    if (Status fits = check_data_fits(graph, *data); !fits) {
+      Error error = with_context(std::move(fits).error(), "evaluation.test_data");
+      error.reason = "bad_job";
+      return error;
+    }
     run->test_data = std::make_shared<const Dataset>(*std::move(data));
   }
   run->row = std::move(row);
@@ -88,15 +94,18 @@ Result<std::unique_ptr<JobRun>> resume_job_run(const Store& store, JobRow row,
   MUSTER_TRY(const std::optional<RoundRow> last, store.find_round(job, committed));
   if (!last || !last->state) return run;
   if (!open) run->round = *last;
-  MUSTER_TRY(const auto evaluations, store.list_evaluations(job, committed));
-  for (const EvaluationRow& evaluation : evaluations) {
-    if (evaluation.answered_at_ms != 0) continue;
-    run->evaluations[evaluation.device] = {evaluation, *last->state,
-                                           now + run->description.round.deadline};
+  MUSTER_TRY(const auto asked, store.list_evaluations(job, committed));
+  RoundEvaluation evaluation{
+      committed, last->attempt, *last->state, now + run->description.round.deadline,
+      {},        false,         false,        {}};
+  for (const EvaluationRow& one : asked) {
+    if (one.answered_at_ms == 0) evaluation.pending[one.device] = {one.task, false};
   }
-  run->evaluations_open = !evaluations.empty() && !last->metrics.contains("eval_examples");
-  run->central_evaluation_pending =
-      run->test_data != nullptr && !last->metrics.contains("test_accuracy");
+  evaluation.mean_is_due = !asked.empty() && !last->metrics.contains("eval_examples");
+  evaluation.central_is_due = run->test_data != nullptr &&
+                              !last->metrics.contains("test_examples") &&
+                              !last->metrics.contains("test_error");
+  if (!evaluation.settled()) run->evaluation = std::move(evaluation);
   return run;
 }
 

@@ -17,11 +17,25 @@
 
 namespace muster {
 
-// An evaluation that a device was asked for and has not answered.
-struct PendingEvaluation {
-  EvaluationRow row;
+// The evaluation of a committed round's state: by its devices, and on the server's test data.
+struct RoundEvaluation {
+  std::int64_t round = 0;
+  std::int64_t attempt = 1;
   Digest state;
-  std::chrono::milliseconds expires_at{0};  // steady
+  std::chrono::milliseconds expires_at{0};  // steady; then what has not come is not waited for
+
+  // Asked of devices and not answered. A task is handed out once: a device that checks in again
+  // without a result could not do it.
+  struct Pending {
+    std::string task;
+    bool handed_out = false;
+  };
+  std::map<DeviceId, Pending> pending;
+  bool mean_is_due = false;     // the devices' mean is not in the round's metrics yet
+  bool central_is_due = false;  // nor is the server's own
+  std::optional<Json> central;  // what the compute thread found, until it is stored
+
+  bool settled() const { return !mean_is_due && !central_is_due; }
 };
 
 // One running job as the coordinator holds it: its rows as they are in the store, and the machine
@@ -36,15 +50,15 @@ struct JobRun {
   std::shared_ptr<const Dataset> test_data;  // null when the job names none
 
   RoundRow round;                         // the attempt under way
-  std::optional<RoundMachine> machine;    // none when all rounds are committed
+  std::optional<RoundMachine> machine;    // none between rounds and when all are committed
   std::map<DeviceId, std::string> tasks;  // of the invited devices
   std::optional<Result<Digest>>
       aggregated;  // what the compute thread made of it, until it is committed
   std::int64_t bytes_down = 0, bytes_up = 0;  // of this attempt, not stored yet
 
-  std::map<DeviceId, PendingEvaluation> evaluations;  // of the last committed round
-  bool evaluations_open = false;  // their mean is not in the round's metrics yet
-  bool central_evaluation_pending = false;
+  std::optional<RoundEvaluation> evaluation;  // of the last committed round
+  bool offer_again = false;                   // a step failed: waiting devices may be no candidates
+  std::chrono::milliseconds retry_at{0};      // steady; the timer leaves the job alone until then
 
   const Federated& strategy() const { return std::get<Federated>(description.strategy); }
   bool all_committed() const { return row.rounds_committed >= strategy().rounds; }

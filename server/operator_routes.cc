@@ -44,6 +44,12 @@ Result<Json> job_with_progress(const ApiContext& context, const JobRow& job) {
   return json;
 }
 
+// Where a device redeems a code; null when enrolment is closed.
+Json enroll_url(const ApiContext& context) {
+  if (context.enroll_port == 0) return nullptr;
+  return fmt::format("https://{}:{}", url_host(context.config.hosts.front()), context.enroll_port);
+}
+
 Result<Response> create_tokens(const ApiContext& context, const Request& request) {
   MUSTER_TRY(const Json json, body_json(request));
   JsonObject object(json, "token");
@@ -76,8 +82,11 @@ Result<Response> create_tokens(const ApiContext& context, const Request& request
   event.actor = request.caller();
   event.details = Json{{"batch", batch}, {"uses", uses}, {"ttl_s", ttl_s}, {"tags", tags}};
   MUSTER_TRY_STATUS(context.store.add_tokens(tokens, event));
-  return Response::json(
-      Json{{"codes", codes}, {"batch", batch}, {"expires_at_ms", now + ttl_s * 1'000}}, 201);
+  return Response::json(Json{{"codes", codes},
+                             {"batch", batch},
+                             {"enroll_url", enroll_url(context)},
+                             {"expires_at_ms", now + ttl_s * 1'000}},
+                        201);
 }
 
 Result<Response> list_tokens(const ApiContext& context) {
@@ -149,7 +158,9 @@ Result<Response> list_events(const ApiContext& context, const Request& request) 
   const auto after_text = request.query.find("after");
   std::int64_t after = 0;
   if (after_text != request.query.end()) {
-    MUSTER_TRY(after, whole_number(after_text->second, "after"));
+    const Result<std::int64_t> number = whole_number(after_text->second, "after");
+    if (!number) return Response::problem(400, "bad_field", number.error().message);
+    after = *number;
   }
   MUSTER_TRY(const std::vector<EventRow> events, context.store.list_events(job.job, after, 1'000));
   Json list = Json::array();

@@ -32,8 +32,8 @@ class Server::Impl {
         access_log_(options_.log),
         coordinator_({*store_, states_, updates_, clock(), options_.log,
                       UpdateLimits{config_.max_examples},
-                      static_cast<std::uint64_t>(config_.max_state_bytes)}),
-        context_{config_, clock(), authority_, *store_, states_, updates_, coordinator_, 0} {}
+                      static_cast<std::uint64_t>(config_.max_state_bytes), options_.fatal}),
+        context_{config_, clock(), authority_, *store_, states_, updates_, coordinator_, 0, 0} {}
 
   Status start() {
     const ServerDirectory directory{options_.root};
@@ -58,7 +58,9 @@ class Server::Impl {
                make_server_tls(leaf, key, authority_.certificate(), nullptr));
     enroll_.emplace(door_options(config_.enroll_port), std::move(enroll_tls),
                     enrolment_routes(context_), access_log_.for_listener("enrolment"));
-    return enroll_->start();
+    MUSTER_TRY_STATUS(enroll_->start());
+    context_.enroll_port = enroll_->port();
+    return {};
   }
 
   void stop(std::chrono::milliseconds grace) {

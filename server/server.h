@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <filesystem>
+#include <functional>
 #include <memory>
 
 #include "core/base/error.h"
@@ -23,6 +24,8 @@ class Server {
     std::filesystem::path root;
     std::shared_ptr<spdlog::logger> log;
     const Clock* clock = nullptr;  // null: the system's
+    std::function<void(const Error&)> fatal =
+        {};  // the disk failed a flush: the process has to end
   };
 
   // Checks the directory, opens the store, brings back the running jobs and listens.

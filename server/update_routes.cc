@@ -63,14 +63,19 @@ Status check_statement(const Request& request, const SignedStatement& said) {
 }
 
 // The file holds a state of the layout, all finite, from a sensible number of examples.
-Status check_body(const Request& request, const StateLayout& layout, const LayoutPtr& layout_ptr,
-                  std::int64_t examples, const UpdateLimits& limits) {
+Status check_body(const Request& request, const LayoutPtr& layout, std::int64_t examples,
+                  const UpdateLimits& limits) {
   MUSTER_TRY(const MappedFile file, MappedFile::open(request.spooled->path()));
-  if (const auto values = view_canonical_state(file.bytes(), layout)) {
-    return check_update(layout, {request.caller(), layout, *values, examples}, limits);
+  if (const auto values = view_canonical_state(file.bytes(), *layout)) {
+    return check_update(*layout, {request.caller(), *layout, *values, examples}, limits);
   }
-  MUSTER_TRY(const StateDict state, read_state(file.bytes(), layout_ptr));
-  return check_update(layout, {request.caller(), state.layout(), state.values(), examples}, limits);
+  MUSTER_TRY(const StateDict state, read_state(file.bytes(), layout));
+  return check_update(*layout, {request.caller(), state.layout(), state.values(), examples},
+                      limits);
+}
+
+bool is_callers_fault(const Error& error) {
+  return Response::from_error(error).status < 500;
 }
 
 UpdateRow update_row(const Request& request, const SignedStatement& said) {
@@ -95,7 +100,7 @@ Result<protocol::Receipt> take_update(ApiContext& context, Request& request,
   MUSTER_TRY(const Coordinator::UpdateTicket ticket,
              context.coordinator.examine_update(request.caller(), said.statement));
   if (ticket.receipt) return *ticket.receipt;
-  MUSTER_TRY_STATUS(check_body(request, *ticket.layout, ticket.layout, said.statement.examples,
+  MUSTER_TRY_STATUS(check_body(request, ticket.layout, said.statement.examples,
                                UpdateLimits{context.config.max_examples}));
   const UpdateFiles::Key key{said.statement.job, said.statement.round, said.statement.attempt,
                              request.caller(), said.statement.digest};
@@ -105,8 +110,8 @@ Result<protocol::Receipt> take_update(ApiContext& context, Request& request,
       context.coordinator.accept_update(update_row(request, said), said.statement);
   // The round closed meanwhile. After an error of the store the file stays: nobody knows then
   // whether the row is there.
-  if (!receipt && receipt.error().code == ErrorCode::kFailedPrecondition)
-    context.updates.remove(key);
+  const bool refused = !receipt && is_callers_fault(receipt.error());
+  if (refused) context.updates.remove(key);
   return receipt;
 }
 
@@ -115,7 +120,12 @@ Result<Response> put_update(ApiContext& context, Request& request) {
   MUSTER_TRY(const SignedStatement said, read_statement(request));
   const Result<protocol::Receipt> receipt = take_update(context, request, said);
   if (receipt) return Response::json(protocol::to_json(*receipt));
-  context.coordinator.refuse_update(update_row(request, said), receipt.error());
+  // Our own trouble (a full disk, a stop) is no refusal: the device sends it again.
+  if (is_callers_fault(receipt.error())) {
+    UpdateRow row = update_row(request, said);
+    row.job = request.param("job");  // whatever the statement names
+    context.coordinator.refuse_update(std::move(row), receipt.error());
+  }
   return receipt.error();
 }
 

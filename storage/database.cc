@@ -138,15 +138,18 @@ Result<std::unique_ptr<Database>> Database::open(const fs::path& file, bool crea
   });
 }
 
+Status Database::check_usable() const {
+  if (!sync_failed_) return {};
+  return Error{
+      ErrorCode::kDataLoss,
+      fmt::format("{}: a flush to the disk failed; check the disk, then start muster serve again",
+                  file_.string()),
+      "store_sync_failed"};
+}
+
 Status Database::write(std::string_view what, const Work& work) {
   const std::lock_guard guard(write_mutex_);
-  if (sync_failed_) {
-    return Error{ErrorCode::kDataLoss,
-                 fmt::format("{}: {}: an earlier flush to the disk failed; check the disk, then "
-                             "start muster serve again",
-                             file_.string(), what),
-                 "store_sync_failed"};
-  }
+  MUSTER_TRY_STATUS(check_usable());
   return guarded(file_, what, [&]() -> Status {
     try {
       SQLite::Transaction transaction(writer_->handle(), SQLite::TransactionBehavior::IMMEDIATE);

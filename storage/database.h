@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <filesystem>
 #include <functional>
@@ -35,6 +36,9 @@ class Database {
   // change for messages. `work` may only touch the connection and its own results, so that several
   // can come to share a commit.
   Status write(std::string_view what, const Work& work);
+
+  // kDataLoss, "store_sync_failed", once a flush failed.
+  Status check_usable() const;
 
   // `work` maps a Connection to a Result; it sees the last commit.
   template <typename ReadWork>
@@ -86,7 +90,7 @@ class Database {
   const FileLock lock_;
   std::mutex write_mutex_;
   const std::unique_ptr<Connection> writer_;  // guarded by write_mutex_
-  bool sync_failed_ = false;                  // guarded by write_mutex_
+  std::atomic<bool> sync_failed_ = false;
   std::mutex read_mutex_;
   const std::unique_ptr<Connection> reader_;  // guarded by read_mutex_
 };

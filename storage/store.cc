@@ -24,6 +24,10 @@ Result<EventRow> event_of(const Query& query) {
 Store::Store(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Store::~Store() = default;
 
+Status Store::check_usable() const {
+  return impl_->database->check_usable();
+}
+
 Result<std::unique_ptr<Store>> Store::open(const std::filesystem::path& file, bool create,
                                            std::chrono::milliseconds busy_timeout) {
   MUSTER_TRY(auto database, Database::open(file, create, busy_timeout));

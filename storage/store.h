@@ -42,6 +42,10 @@ class Store {
       std::chrono::milliseconds busy_timeout = std::chrono::seconds(5));
   ~Store();
 
+  // kDataLoss, "store_sync_failed", once a flush failed: nobody knows what is on the disk then, so
+  // the process has to end.
+  Status check_usable() const;
+
   // --- enrolment ---
   // New tokens, unused. Errors: kAlreadyExists, reason "token_exists"; kInvalidArgument,
   // "token_used".
@@ -97,8 +101,9 @@ class Store {
   // `job_status` says so, but one that an operator stopped meanwhile stays stopped. Ends at
   // round.ended_at_ms, or when that is 0, at the event. Errors: kInternal (no round.state);
   // kFailedPrecondition, reason "round_out_of_order" (the job is past this round).
+  // `asked` are the evaluations of the new state that devices will be asked for.
   Status commit_round(const RoundRow& round, JobStatus job_status, const std::string& status_reason,
-                      const EventRow& event);
+                      const EventRow& event, const std::vector<EvaluationRow>& asked = {});
   Status abandon_round(const RoundRow& round, JobStatus job_status,
                        const std::string& status_reason, const EventRow& event);
   // Adds to a round's metrics and byte counts, also after it ended. A metric given anew replaces
@@ -115,6 +120,9 @@ class Store {
                                                         std::int64_t attempt) const;
   Result<std::vector<UpdateRow>> list_updates(
       const std::string& job, std::int64_t round) const;  // accepted and refused, by time
+  // The accepted ones of one attempt, in order of their devices.
+  Result<std::vector<UpdateRow>> list_accepted_updates(const std::string& job, std::int64_t round,
+                                                       std::int64_t attempt) const;
   Result<std::optional<UpdateRow>> find_accepted_update(const std::string& job, std::int64_t round,
                                                         std::int64_t attempt,
                                                         const std::string& device) const;

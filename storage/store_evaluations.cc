@@ -20,16 +20,20 @@ Result<EvaluationRow> evaluation_of(const Query& query) {
 
 }  // namespace
 
+void insert_evaluations(Connection& connection, const std::vector<EvaluationRow>& asked) {
+  for (const EvaluationRow& row : asked) {
+    Query(connection,
+          "INSERT INTO evaluations (job, round, device, task, asked_at_ms, answered_at_ms, "
+          "examples, metrics) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+          row.job, row.round, row.device, row.task, row.asked_at_ms,
+          null_if_zero(row.answered_at_ms), row.examples, object_text(row.metrics))
+        .run();
+  }
+}
+
 Status Store::add_evaluations(const std::vector<EvaluationRow>& asked) {
   return impl_->database->write("add evaluations", [&](Connection& connection) -> Status {
-    for (const EvaluationRow& row : asked) {
-      Query(connection,
-            "INSERT INTO evaluations (job, round, device, task, asked_at_ms, answered_at_ms, "
-            "examples, metrics) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-            row.job, row.round, row.device, row.task, row.asked_at_ms,
-            null_if_zero(row.answered_at_ms), row.examples, object_text(row.metrics))
-          .run();
-    }
+    insert_evaluations(connection, asked);
     return {};
   });
 }

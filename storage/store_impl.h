@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <string_view>
+#include <vector>
 
 #include "storage/database.h"
 #include "storage/store.h"
@@ -25,6 +26,8 @@ Result<JobStatus> status_of_job(Connection& connection, const std::string& job);
 // one.
 Status move_job(Connection& connection, const std::string& job, JobStatus status,
                 const std::string& reason, std::int64_t at_ms);
+
+void insert_evaluations(Connection& connection, const std::vector<EvaluationRow>& asked);
 
 // Saves an open round in a phase that goes on. Errors: as Store says for all that change a round.
 Status save_open_round(Connection& connection, const RoundRow& round);

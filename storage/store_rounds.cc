@@ -124,7 +124,8 @@ Status Store::save_round(const RoundRow& round) {
 }
 
 Status Store::commit_round(const RoundRow& round, JobStatus job_status,
-                           const std::string& status_reason, const EventRow& event) {
+                           const std::string& status_reason, const EventRow& event,
+                           const std::vector<EvaluationRow>& asked) {
   if (!round.state) {
     return Error{ErrorCode::kInternal,
                  fmt::format("{} is committed without a state", name_of(round)), "no_state"};
@@ -143,6 +144,7 @@ Status Store::commit_round(const RoundRow& round, JobStatus job_status,
                    "round_out_of_order"};
     }
     MUSTER_TRY_STATUS(move_job(connection, round.job, job_status, status_reason, ended));
+    insert_evaluations(connection, asked);
     return insert_event(connection, event);
   });
 }

@@ -141,6 +141,17 @@ Result<std::vector<UpdateRow>> Store::list_updates(const std::string& job,
       job, round);
 }
 
+Result<std::vector<UpdateRow>> Store::list_accepted_updates(const std::string& job,
+                                                            std::int64_t round,
+                                                            std::int64_t attempt) const {
+  return impl_->database->list<UpdateRow>(
+      "list accepted updates", update_of,
+      "SELECT job, round, attempt, device, verdict, reason, detail, digest, bytes, examples, "
+      "steps, metrics, received_at_ms, statement, signature FROM updates "
+      "WHERE job = ? AND round = ? AND attempt = ? AND verdict = 'accepted' ORDER BY device",
+      job, round, attempt);
+}
+
 Result<std::optional<UpdateRow>> Store::find_accepted_update(const std::string& job,
                                                              std::int64_t round,
                                                              std::int64_t attempt,

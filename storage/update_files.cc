@@ -25,6 +25,17 @@ Status flush(const fs::path& path) {
   return {};
 }
 
+// Empty for what is no folder or cannot be read.
+std::vector<fs::path> entries_of(const fs::path& folder) {
+  std::vector<fs::path> entries;
+  std::error_code error;
+  for (fs::directory_iterator entry(folder, error), end; !error && entry != end;
+       entry.increment(error)) {
+    entries.push_back(entry->path());
+  }
+  return entries;
+}
+
 }  // namespace
 
 fs::path UpdateFiles::folder_of(const std::string& job, std::int64_t round,
@@ -37,21 +48,22 @@ fs::path UpdateFiles::path_of(const Key& key) const {
          fmt::format("{}.{}.safetensors", key.device, key.digest.hex());
 }
 
+Status UpdateFiles::prepare_round(const std::string& job, std::int64_t round,
+                                  std::int64_t attempt) const {
+  const fs::path folder = folder_of(job, round, attempt);
+  std::error_code error;
+  fs::create_directories(folder, error);
+  if (error) return error_of_errno("make folder", folder, error.value());
+  MUSTER_TRY_STATUS(sync_folder(folder.parent_path()));
+  return sync_folder(root_);
+}
+
 Status UpdateFiles::adopt(const fs::path& spooled, const Key& key) const {
   const fs::path target = path_of(key);
-  const fs::path folder = target.parent_path();
-  std::error_code error;
-  const bool made = fs::create_directories(folder, error);
-  if (error) return error_of_errno("make folder", folder, error.value());
   MUSTER_TRY_STATUS(flush(spooled));
   if (::rename(spooled.c_str(), target.c_str()) != 0)
     return error_of_errno("move into place", target, errno);
-  MUSTER_TRY_STATUS(sync_folder(folder));
-  if (made) {
-    MUSTER_TRY_STATUS(sync_folder(folder.parent_path()));
-    MUSTER_TRY_STATUS(sync_folder(root_));
-  }
-  return {};
+  return sync_folder(target.parent_path());
 }
 
 Result<MappedFile> UpdateFiles::map(const Key& key) const {
@@ -80,11 +92,11 @@ void UpdateFiles::keep_only(const std::vector<OpenRound>& open) const {
   std::set<fs::path> kept;
   for (const OpenRound& round : open) kept.insert(folder_of(round.job, round.round, round.attempt));
   std::error_code ignored;
-  for (const fs::directory_entry& job : fs::directory_iterator(root_, ignored)) {
-    for (const fs::directory_entry& round : fs::directory_iterator(job.path(), ignored)) {
-      if (!kept.contains(round.path())) fs::remove_all(round.path(), ignored);
+  for (const fs::path& job : entries_of(root_)) {
+    for (const fs::path& round : entries_of(job)) {
+      if (!kept.contains(round)) fs::remove_all(round, ignored);
     }
-    fs::remove(job.path(), ignored);  // goes when it is empty
+    fs::remove(job, ignored);  // goes when it is empty
   }
 }
 

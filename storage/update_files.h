@@ -30,8 +30,10 @@ class UpdateFiles {
     Digest digest;
   };
 
-  // Takes a spooled file of the same file system: fsync, rename, fsync of the folders.
-  // Errors: kResourceExhausted, reason "disk_full"; kUnavailable.
+  // Makes the folder of a round, durably; before its devices are invited.
+  Status prepare_round(const std::string& job, std::int64_t round, std::int64_t attempt) const;
+  // Takes a spooled file of the same file system into a prepared round: fsync, rename, fsync of the
+  // folder. Errors: kResourceExhausted, reason "disk_full"; kUnavailable.
   Status adopt(const std::filesystem::path& spooled, const Key& key) const;
   // Errors: kNotFound, reason "artefact_missing".
   Result<MappedFile> map(const Key& key) const;

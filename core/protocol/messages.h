@@ -100,7 +100,7 @@ struct Receipt {
 // "accuracy": 0.8}}
 using TaskResult = EvaluateResult;
 
-// application/problem+json (RFC 9457): {"type": "https://muster.dev/problems/<code>", "title",
+// application/problem+json (RFC 9457): {"type": "urn:muster:problem:<code>", "title",
 // "status", "detail", "code", "request_id"}; "title" is the status in words (RFC 9110 section 15)
 // and follows from it, as "type" does from the code.
 struct Problem {

@@ -10,7 +10,7 @@ constexpr std::size_t kTitleBytes = 256;
 constexpr std::size_t kDetailBytes = 8192;
 
 std::string type_of(const std::string& code) {
-  return "https://muster.dev/problems/" + code;
+  return "urn:muster:problem:" + code;
 }
 
 // RFC 9110 section 15; the statuses that the server answers with.

@@ -58,10 +58,16 @@ Status check_model(const Json& model, const std::string& where) {
   return {};
 }
 
+constexpr std::size_t kMaxJobNameLength = 48;  // "NAME-123456" must be a name too
+
 std::string read_job_name(JsonObject& object) {
   std::string name = object.text("name");
   if (!object.ok()) return {};
-  if (auto status = check_name("job name", name); !status) {
+  if (name.size() > kMaxJobNameLength) {
+    object.fail("name",
+                fmt::format("has {} characters, at most {} fit (the server appends a number)",
+                            name.size(), kMaxJobNameLength));
+  } else if (auto status = check_name("job name", name); !status) {
     object.fail("name", std::move(status).error().message);
   }
   return name;

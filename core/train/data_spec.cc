@@ -6,6 +6,7 @@
 #include <charconv>
 #include <cmath>
 #include <cstddef>
+#include <filesystem>
 #include <map>
 #include <numeric>
 #include <optional>
@@ -209,7 +210,23 @@ Result<DataSpec> parse_data_spec(std::string_view text) {
   return spec;
 }
 
+namespace {
+
+// A pipe or a device would be waited for without end.
+Status check_regular(const std::string& path) {
+  std::error_code error;
+  const std::filesystem::file_status found = std::filesystem::status(path, error);
+  if (!std::filesystem::exists(found) || std::filesystem::is_regular_file(found)) return {};
+  return Error{ErrorCode::kInvalidArgument, fmt::format("data file {}: no regular file", path),
+               "bad_data_spec"};
+}
+
+}  // namespace
+
 Result<LocalData> load_data(const DataSpec& spec) {
+  for (const std::string& path : {spec.images, spec.labels, spec.file}) {
+    if (!path.empty()) MUSTER_TRY_STATUS(check_regular(path));
+  }
   Result<Dataset> all = spec.format == DataSpec::Format::kIdx ? load_idx(spec.images, spec.labels)
                                                               : load_csv(spec.file, spec.csv);
   if (!all) return std::move(all).error();

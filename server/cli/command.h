@@ -17,7 +17,7 @@ inline constexpr int kExitFailed = 1;  // the server or the disk said no
 inline constexpr int kExitUsage = 2;   // the command line or an input file is wrong
 inline constexpr int kExitNotVerified =
     3;  // the server could not be verified, or refused our certificate
-inline constexpr int kExitUnreachable = 4;  // no connection to the server
+inline constexpr int kExitUnreachable = 4;  // no connection to the server, or it cannot answer now
 
 int exit_code(const Error& error);
 
@@ -25,6 +25,7 @@ int exit_code(const Error& error);
 struct Command {
   std::filesystem::path directory;  // --dir, MUSTER_DIR, or the current directory
   bool json = false;                // --json
+  bool is_local = false;            // the command calls no server
   std::function<Status()> run;      // set by the subcommand that was chosen
 };
 

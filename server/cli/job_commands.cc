@@ -22,8 +22,9 @@ std::string strategy_text(const Json& strategy) {
 }
 
 Status submit(const Command& shared, const std::filesystem::path& file, bool watch_it) {
-  MUSTER_TRY(const std::string text, read_file(file, kJobFileLimitBytes));
-  MUSTER_TRY_IN(file.string(), const Json job, parse_json(text));
+  const Result<std::string> text = read_file(file, kJobFileLimitBytes);
+  if (!text) return Error{ErrorCode::kInvalidArgument, text.error().message, "bad_job_file"};
+  MUSTER_TRY_IN(file.string(), const Json job, parse_json(*text));
   MUSTER_TRY(OperatorClient client, OperatorClient::open(shared.directory));
   MUSTER_TRY(const Json reply, client.post("/v1/jobs", job));
   const std::string id = reply.at("job").get<std::string>();

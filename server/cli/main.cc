@@ -57,7 +57,7 @@ constexpr const char* kFooter =
     "  muster init fl --host localhost && muster serve fl\n"
     "\nExit codes: 0 done, 1 refused or failed, 2 wrong command line or input, 3 the server could "
     "not be\n"
-    "verified or refused our certificate, 4 the server could not be reached.";
+    "verified or refused our certificate, 4 the server could not be reached or cannot answer now.";
 
 // The parser calls a mistyped command a missing one; this names it and the known ones.
 Status check_command_words(const CLI::App& app, int argc, char** argv) {
@@ -79,6 +79,16 @@ Status check_command_words(const CLI::App& app, int argc, char** argv) {
     group = *chosen;
   }
   return {};
+}
+
+// A server of another version may answer in another form: that is an error, not a crash.
+Status run_guarded(const Command& shared) {
+  try {
+    return shared.run();
+  } catch (const std::exception& unexpected) {
+    return Error{ErrorCode::kInternal,
+                 fmt::format("unexpected answer or failure: {}", unexpected.what())};
+  }
 }
 
 int run_program(int argc, char** argv) {
@@ -111,11 +121,12 @@ int run_program(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? kExitOk : kExitUsage;
   }
-  const Status done = shared.run();
+  const Status done = run_guarded(shared);
   std::fflush(stdout);
   if (done) return kExitOk;
   fmt::print(stderr, "muster: {}\n", done.error().message);
-  return exit_code(done.error());
+  return shared.is_local && done.error().code == ErrorCode::kUnavailable ? kExitFailed
+                                                                         : exit_code(done.error());
 }
 
 }  // namespace

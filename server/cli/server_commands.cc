@@ -4,6 +4,7 @@
 #include <spdlog/spdlog.h>
 
 #include <csignal>
+#include <cstdlib>
 #include <memory>
 
 #include "server/cli/command.h"
@@ -48,14 +49,23 @@ Status serve(const ServeOptions& options) {
   log->set_level(options.verbose ? spdlog::level::debug : spdlog::level::info);
   log->flush_on(spdlog::level::info);
 
-  MUSTER_TRY(const std::unique_ptr<Server> server, Server::start({options.root, log, nullptr}));
+  const auto fatal = [log](const Error& error) {
+    log->critical("{}", error.message);
+    log->flush();
+    std::_Exit(kExitFailed);
+  };
+  MUSTER_TRY(const std::unique_ptr<Server> server,
+             Server::start({options.root, log, nullptr, fatal}));
   const std::string& host = server->config().hosts.front();
   log->info("serving {} on https://{}:{} (operators, devices)", options.root.string(), host,
             server->api_port());
   if (server->enroll_port() != 0)
     log->info("enrolment on https://{}:{}", host, server->enroll_port());
-  print(fmt::format("muster serves {} on https://{}:{}, enrolment on port {}; Ctrl-C stops it\n",
-                    options.root.string(), host, server->api_port(), server->enroll_port()));
+  const std::string enrolment = server->enroll_port() != 0
+                                    ? fmt::format("enrolment on port {}", server->enroll_port())
+                                    : "enrolment closed";
+  print(fmt::format("muster serves {} on https://{}:{}, {}; Ctrl-C stops it\n",
+                    options.root.string(), host, server->api_port(), enrolment));
 
   int received = 0;
   sigwait(&signals, &received);
@@ -81,11 +91,14 @@ void add_init_command(CLI::App& app, Command& shared) {
       ->required();
   command->add_option("--port", options->api_port, "API port")
       ->capture_default_str()
-      ->check(CLI::Range(0, 65535));
+      ->check(CLI::Range(1, 65535));
   command->add_option("--enroll-port", options->enroll_port, "Enrolment port")
       ->capture_default_str()
-      ->check(CLI::Range(0, 65535));
-  command->callback([&shared, options] { shared.run = [options] { return init(*options); }; });
+      ->check(CLI::Range(1, 65535));
+  command->callback([&shared, options] {
+    shared.is_local = true;
+    shared.run = [options] { return init(*options); };
+  });
 }
 
 void add_serve_command(CLI::App& app, Command& shared) {
@@ -94,7 +107,10 @@ void add_serve_command(CLI::App& app, Command& shared) {
   auto options = std::make_shared<ServeOptions>();
   command->add_option("directory", options->root, "The server's directory")->required();
   command->add_flag("--verbose", options->verbose, "Log every request");
-  command->callback([&shared, options] { shared.run = [options] { return serve(*options); }; });
+  command->callback([&shared, options] {
+    shared.is_local = true;
+    shared.run = [options] { return serve(*options); };
+  });
 }
 
 }  // namespace muster::cli

@@ -46,7 +46,7 @@ TEST(HttpReply, RetryAfterPrefersMillisecondsAndIsAtMostAnHour) {
 TEST(HttpReply, AProblemBecomesAnErrorWithItsCodeAsReason) {
   const HttpReply reply{
       410,
-      R"({"type":"https://muster.dev/problems/round_closed","title":"Gone","status":410,)"
+      R"({"type":"urn:muster:problem:round_closed","title":"Gone","status":410,)"
       R"("detail":"round 3 is over","code":"round_closed","request_id":"r7"})",
       {{"content-type", "application/problem+json"}}};
   EXPECT_EQ(reply.error().code, ErrorCode::kFailedPrecondition);

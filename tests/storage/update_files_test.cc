@@ -39,6 +39,7 @@ class UpdateFilesTest : public ::testing::Test {
 };
 
 TEST_F(UpdateFilesTest, AnAdoptedBodyIsFoundUnderItsKeyAndNoOther) {
+  ASSERT_TRUE(files().prepare_round("job", 1, 1));
   ASSERT_TRUE(files().adopt(spooled("one"), key("job", 1, "one")));
   EXPECT_FALSE(fs::exists(root_ / "body"));
   EXPECT_EQ(content_of(key("job", 1, "one")), "one");
@@ -47,6 +48,7 @@ TEST_F(UpdateFilesTest, AnAdoptedBodyIsFoundUnderItsKeyAndNoOther) {
 }
 
 TEST_F(UpdateFilesTest, TwoBodiesOfOneDeviceDoNotReplaceEachOther) {
+  ASSERT_TRUE(files().prepare_round("job", 1, 1));
   ASSERT_TRUE(files().adopt(spooled("one"), key("job", 1, "one")));
   ASSERT_TRUE(files().adopt(spooled("two"), key("job", 1, "two")));
   EXPECT_EQ(content_of(key("job", 1, "one")), "one");
@@ -57,6 +59,7 @@ TEST_F(UpdateFilesTest, TwoBodiesOfOneDeviceDoNotReplaceEachOther) {
 
 TEST_F(UpdateFilesTest, ARoundsEndRemovesItsBodiesAndNoOthers) {
   for (const auto& [job, round] : {std::pair("a", 1), std::pair("a", 2), std::pair("b", 1)}) {
+    ASSERT_TRUE(files().prepare_round(job, round, 1));
     ASSERT_TRUE(files().adopt(spooled("same"), key(job, round, "same")));
   }
   files().remove_round("a", 1, 1);
@@ -67,6 +70,7 @@ TEST_F(UpdateFilesTest, ARoundsEndRemovesItsBodiesAndNoOthers) {
 
 TEST_F(UpdateFilesTest, AStartKeepsTheOpenRoundsOnly) {
   for (const auto& [job, round] : {std::pair("a", 1), std::pair("a", 2), std::pair("b", 1)}) {
+    ASSERT_TRUE(files().prepare_round(job, round, 1));
     ASSERT_TRUE(files().adopt(spooled("same"), key(job, round, "same")));
   }
   files().keep_only({{"a", 2, 1}});

@@ -141,7 +141,7 @@ std::vector<Kind> kinds() {
        rereader(task_result_from_json),
        {{"examples", kBadCounts}, {"metrics", {"null", R"({"": 1})", R"({"loss": true})"}}}},
       {"problem",
-       {{"type", "https://muster.dev/problems/round_closed"},
+       {{"type", "urn:muster:problem:round_closed"},
         {"title", "Gone"},
         {"status", 410},
         {"detail", "round 3 is closed"},

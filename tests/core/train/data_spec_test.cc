@@ -1,6 +1,10 @@
 #include "core/train/data_spec.h"
 
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <gmock/gmock.h>
+#include <cstdio>
 
 #include <algorithm>
 #include <filesystem>
@@ -132,6 +136,15 @@ TEST_F(DataFiles, SplitsByClassWantClasses) {
                               ";target=y;targets=values;shard=0/2;split=shards");
   ASSERT_FALSE(data);
   EXPECT_THAT(data.error().message, HasSubstr("class labels"));
+}
+
+TEST(DataSpec, RefusesAPipeInsteadOfWaitingForIt) {
+  const std::string pipe = ::testing::TempDir() + "muster-pipe-" + std::to_string(::getpid());
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  const auto data = load_data("csv:" + pipe + ";target=label");
+  std::remove(pipe.c_str());
+  ASSERT_FALSE(data);
+  EXPECT_EQ(data.error().reason, "bad_data_spec");
 }
 
 }  // namespace
