@@ -58,7 +58,6 @@ Result<protocol::EnrollResponse> ask(const EnrollOptions& options, const Certifi
              transport.post_json("/v1/enroll", protocol::to_json(request), {}, 1 << 20, true));
   if (reply.status != 200) {
     Error error = reply.error();
-    if (error.reason == "device_exists") error.message += "; choose another name";
     return error;
   }
   MUSTER_TRY(const Json json, parse_json(reply.body));

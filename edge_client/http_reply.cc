@@ -106,9 +106,10 @@ Error HttpReply::error() const {
             problem->code == "already_reported" || problem->code == "device_exists"
                 ? ErrorCode::kAlreadyExists
                 : code_of(status);
-        return {code,
-                fmt::format("{} ({} {})", printable(problem->detail, 500), status, problem->code),
-                problem->code};
+        return {
+            code,
+            fmt::format("{} ({} {})", printable_sentence(problem->detail), status, problem->code),
+            problem->code};
       }
     }
   }

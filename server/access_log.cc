@@ -7,7 +7,11 @@ namespace muster {
 std::function<void(const http::AccessRecord&)> AccessLog::for_listener(std::string listener) {
   return [this, listener = std::move(listener)](const http::AccessRecord& record) {
     const bool good = record.status >= 100 && record.status < 400;
-    if (good) {
+    // A device that looks for its authority, or leaves while it waits for work, does no harm.
+    const bool left =
+        record.status == 0 && (record.problem.starts_with("closed before a request") ||
+                               record.problem == "the peer went away before the answer");
+    if (good || left) {
       log_->debug("{} {} {} {} {} {} in={} out={} us={}", listener, record.peer, record.caller,
                   record.method, record.path, record.status, record.bytes_in, record.bytes_out,
                   record.took.count());

@@ -154,7 +154,9 @@ Result<Bytes> base64_decode(std::string_view text) {
   return bytes;
 }
 
-std::string printable(std::string_view text, std::size_t limit) {
+namespace {
+
+std::string escaped(std::string_view text, std::size_t limit, std::string_view also_harmless) {
   constexpr std::string_view kCut = "...";
   std::string out;
   std::size_t cut_at = 0;  // the longest beginning of `out` that leaves room for kCut
@@ -162,7 +164,9 @@ std::string printable(std::string_view text, std::size_t limit) {
     const CodePoint next = first_code_point(text);
     std::string piece;
     std::size_t taken = 1;
-    if (next.length > 0 && is_harmless(next.value)) {
+    const bool plain =
+        next.length == 1 && also_harmless.find(text.front()) != std::string_view::npos;
+    if (plain || (next.length > 0 && is_harmless(next.value))) {
       taken = next.length;
       piece = text.substr(0, taken);
     } else {
@@ -181,6 +185,16 @@ std::string printable(std::string_view text, std::size_t limit) {
     text.remove_prefix(taken);
   }
   return out;
+}
+
+}  // namespace
+
+std::string printable(std::string_view text, std::size_t limit) {
+  return escaped(text, limit, "");
+}
+
+std::string printable_sentence(std::string_view text, std::size_t limit) {
+  return escaped(text, limit, "\"'\\");
 }
 
 bool is_utf8(std::string_view text) {

@@ -35,6 +35,10 @@ Result<Bytes> base64_decode(std::string_view text);
 // UTF-8 and quotes become \xNN, and no more than `limit` characters come back.
 std::string printable(std::string_view text, std::size_t limit = 120);
 
+// The same for a whole sentence that is not put between quotes: quotes and backslashes stay as they
+// are.
+std::string printable_sentence(std::string_view text, std::size_t limit = 500);
+
 // True when the text is well-formed UTF-8 (RFC 3629: no overlong form, no surrogate).
 bool is_utf8(std::string_view text);
 

@@ -153,7 +153,8 @@ Status write_file_durably(const std::filesystem::path& path, ByteView content, m
 }
 
 Status sync_folder(const std::filesystem::path& folder) {
-  const Descriptor directory(open_at(folder, O_RDONLY | O_DIRECTORY));
+  // A bare file name has the parent path "".
+  const Descriptor directory(open_at(folder.empty() ? "." : folder, O_RDONLY | O_DIRECTORY));
   if (!directory.valid()) return system_error("open folder", folder, errno);
   if (uninterrupted([&] { return ::fsync(directory.get()); }) < 0) {
     return system_error("flush folder", folder, errno);

@@ -64,7 +64,9 @@ int run(int argc, char** argv) {
                    "(docs/device-owners.md)")
       ->required();
   run_app
-      ->add_option("--tags", run.tags, "What this device can do, for jobs that select by it: a,b")
+      ->add_option(
+          "--tags", run.tags,
+          "What this device says of itself: a,b (jobs select by the tags of its enrolment code)")
       ->delimiter(',');
   run_app->add_option("--exit-after", run.exit_after, "End after this many tasks (0: never)");
   auto* quiet = run_app->add_flag("--quiet", run.quiet, "Print warnings and errors only");

@@ -30,7 +30,6 @@ int status_of(const Error& error) {
     case ErrorCode::kNotFound:
       return 404;
     case ErrorCode::kAlreadyExists:
-      return 409;
     case ErrorCode::kFailedPrecondition:
       return 409;
     case ErrorCode::kPermissionDenied:
@@ -41,13 +40,10 @@ int status_of(const Error& error) {
       if (error.reason == "disk_full") return 507;
       return error.reason == "body_too_large" ? 413 : 429;
     case ErrorCode::kUnavailable:
-      return 503;
     case ErrorCode::kDeadlineExceeded:
-      return 503;
     case ErrorCode::kCancelled:
       return 503;
     case ErrorCode::kDataLoss:
-      return 500;
     case ErrorCode::kInternal:
       return 500;
   }

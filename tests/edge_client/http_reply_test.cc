@@ -44,11 +44,10 @@ TEST(HttpReply, RetryAfterPrefersMillisecondsAndIsAtMostAnHour) {
 }
 
 TEST(HttpReply, AProblemBecomesAnErrorWithItsCodeAsReason) {
-  const HttpReply reply{
-      410,
-      R"({"type":"urn:muster:problem:round_closed","title":"Gone","status":410,)"
-      R"("detail":"round 3 is over","code":"round_closed","request_id":"r7"})",
-      {{"content-type", "application/problem+json"}}};
+  const HttpReply reply{410,
+                        R"({"type":"urn:muster:problem:round_closed","title":"Gone","status":410,)"
+                        R"("detail":"round 3 is over","code":"round_closed","request_id":"r7"})",
+                        {{"content-type", "application/problem+json"}}};
   EXPECT_EQ(reply.error().code, ErrorCode::kFailedPrecondition);
   EXPECT_EQ(reply.error().reason, "round_closed");
   EXPECT_NE(reply.error().message.find("round 3 is over"), std::string::npos);

@@ -148,5 +148,11 @@ TEST(Printable, KeepsToTheLimitWhateverTheText) {
   EXPECT_EQ(printable("abcdefg", 6), "abc...");
 }
 
+TEST(Bytes, ASentenceKeepsItsQuotesAndNothingElseThatPrintableEscapes) {
+  EXPECT_EQ(printable_sentence("the node \"fc1\" isn't C:\\x"), "the node \"fc1\" isn't C:\\x");
+  EXPECT_EQ(printable_sentence("a\x1b[31m\n"), "a\\x1b[31m\\x0a");
+  EXPECT_EQ(printable("\"'"), "\\x22\\x27");
+}
+
 }  // namespace
 }  // namespace muster
