@@ -5,6 +5,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 #include <variant>
 #include <vector>
 
@@ -109,6 +110,10 @@ struct Problem {
   std::string detail;  // one sentence: what was wrong, what was expected
   std::string request_id;
 };
+
+// The reason phrase of a 4xx or 5xx status (RFC 9110 section 15, RFC 4918, RFC 6585): a problem's
+// title.
+std::string_view title_of(int status);
 
 Json to_json(const EnrollRequest& message);
 Json to_json(const EnrollResponse& message);

@@ -12,8 +12,8 @@ constexpr std::size_t kDetailBytes = 8192;
 std::string type_of(const std::string& code) {
   return "urn:muster:problem:" + code;
 }
+}  // namespace
 
-// RFC 9110 section 15; the statuses that the server answers with.
 std::string_view title_of(int status) {
   switch (status) {
     case 400:
@@ -66,8 +66,6 @@ std::string_view title_of(int status) {
       return status < 500 ? "Client Error" : "Server Error";
   }
 }
-
-}  // namespace
 
 Json to_json(const Problem& message) {
   return {{"type", type_of(message.code)}, {"title", std::string(title_of(message.status))},

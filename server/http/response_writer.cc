@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/base/json.h"
+#include "core/protocol/messages.h"
 #include "server/http/head_parser.h"
 
 namespace muster::http {
@@ -16,62 +17,14 @@ std::string_view reason_phrase(int status) {
       return "OK";
     case 201:
       return "Created";
-    case 202:
-      return "Accepted";
     case 204:
       return "No Content";
     case 206:
       return "Partial Content";
     case 304:
       return "Not Modified";
-    case 400:
-      return "Bad Request";
-    case 401:
-      return "Unauthorized";
-    case 403:
-      return "Forbidden";
-    case 404:
-      return "Not Found";
-    case 405:
-      return "Method Not Allowed";
-    case 408:
-      return "Request Timeout";
-    case 409:
-      return "Conflict";
-    case 410:
-      return "Gone";
-    case 411:
-      return "Length Required";
-    case 412:
-      return "Precondition Failed";
-    case 413:
-      return "Content Too Large";
-    case 415:
-      return "Unsupported Media Type";
-    case 416:
-      return "Range Not Satisfiable";
-    case 417:
-      return "Expectation Failed";
-    case 421:
-      return "Misdirected Request";
-    case 422:
-      return "Unprocessable Content";
-    case 429:
-      return "Too Many Requests";
-    case 431:
-      return "Request Header Fields Too Large";
-    case 500:
-      return "Internal Server Error";
-    case 501:
-      return "Not Implemented";
-    case 503:
-      return "Service Unavailable";
-    case 505:
-      return "HTTP Version Not Supported";
-    case 507:
-      return "Insufficient Storage";
     default:
-      return "Status";
+      return protocol::title_of(status);
   }
 }
 
