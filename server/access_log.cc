@@ -21,10 +21,11 @@ std::function<void(const http::AccessRecord&)> AccessLog::for_listener(std::stri
     const std::optional<std::uint64_t> left_out = lines_.admit();
     if (!left_out) return;
     if (*left_out > 0) log_->warn("{} refusals were not logged one by one", *left_out);
-    log_->warn("{} {} {} {} {} {} problem={} request={}", listener, record.peer,
-               record.caller.empty() ? "-" : record.caller,
-               record.method.empty() ? "-" : record.method, record.path.empty() ? "-" : record.path,
-               record.status, record.problem, record.request_id);
+    const auto level = record.status >= 500 ? spdlog::level::err : spdlog::level::warn;
+    log_->log(level, "{} {} {} {} {} {} problem={} request={}", listener, record.peer,
+              record.caller.empty() ? "-" : record.caller,
+              record.method.empty() ? "-" : record.method, record.path.empty() ? "-" : record.path,
+              record.status, record.problem, record.request_id);
   };
 }
 

@@ -1,5 +1,7 @@
 #include "server/coordinator.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -55,6 +57,14 @@ Status Coordinator::resume_jobs() {
       remember_state_bytes(row.job, *bytes);
     if (row.status != JobStatus::kRunning) continue;
     auto resumed = resume_job_run(parts_.store, row, parts_.max_state_bytes, now());
+    if (resumed) remember_state_bytes(row.job, (*resumed)->state_bytes);
+    if (resumed && !parts_.states.has(row.global_state)) {
+      resumed = Error{ErrorCode::kInvalidArgument,
+                      fmt::format("the file of its state {} is missing; restore states/ from a "
+                                  "back-up and submit the job again",
+                                  row.global_state.hex()),
+                      "bad_job"};
+    }
     if (!resumed) {
       MUSTER_TRY_STATUS(pause_unrunnable(row, resumed.error()));
       continue;
@@ -73,7 +83,7 @@ Status Coordinator::resume_jobs() {
 // say) is paused, so that the others run. An error of the store is none of the job's: then the
 // server does not start.
 Status Coordinator::pause_unrunnable(const JobRow& row, const Error& why) {
-  if (why.reason != "bad_job" && why.reason != "bad_round")
+  if (why.reason != "bad_job" && why.reason != "bad_test_data" && why.reason != "bad_round")
     return with_context(why, "job " + row.job);
   parts_.log->error("job {} cannot go on: {}", row.job, why.message);
   EventRow paused = event("job_paused", nullptr, {}, Json{{"reason", why.message}});

@@ -13,7 +13,17 @@ Result<std::string> Coordinator::submit(const JobDescription& description,
   row.created_by = actor;
   row.created_at_ms = parts_.clock.unix_ms();
   // Everything that can be wrong with a job shows before anything of it is stored.
-  MUSTER_TRY(std::unique_ptr<JobRun> run, make_job_run(row, parts_.max_state_bytes));
+  Result<std::unique_ptr<JobRun>> made = make_job_run(row, parts_.max_state_bytes);
+  if (!made && made.error().reason == "bad_test_data") {
+    // The message may quote what is in a file of this machine: that is for its own log.
+    parts_.log->warn("job of {} refused: {}", actor, made.error().message);
+    return Error{ErrorCode::kInvalidArgument,
+                 "job.evaluation.test_data: the server cannot use this data (missing, malformed, "
+                 "or not of the model's shape); its log says why",
+                 "bad_job"};
+  }
+  if (!made) return made.error();
+  std::unique_ptr<JobRun> run = *std::move(made);
   MUSTER_TRY(const StateDict initial, initial_state(description));
   MUSTER_TRY(row.initial_state, parts_.states.write(initial));
   row.global_state = row.initial_state;

@@ -102,6 +102,12 @@ Status init_directory(const InitOptions& options) {
                  "bad_host"};
   }
   for (const std::string& host : options.hosts) MUSTER_TRY_STATUS(check_host(host));
+  if (options.api_port == options.enroll_port && options.api_port != 0) {
+    return Error{
+        ErrorCode::kInvalidArgument,
+        fmt::format("API and enrolment port are both {}; wanted two ports", options.api_port),
+        "bad_port"};
+  }
   std::error_code error;
   if (fs::exists(options.root, error) && !fs::is_empty(options.root, error)) {
     const std::string root = options.root.string();
@@ -155,6 +161,7 @@ Status init_directory(const InitOptions& options) {
 }
 
 Status empty_folder(const fs::path& folder) {
+  MUSTER_TRY_STATUS(make_folder(folder));
   std::error_code error;
   for (fs::directory_iterator entry(folder, error), end; !error && entry != end;
        entry.increment(error)) {

@@ -57,7 +57,7 @@ struct InitOptions {
 // empty; kInvalidArgument for a host that is no name or address.
 Status init_directory(const InitOptions& options);
 
-// Removes what a folder holds, not the folder.
+// Makes the folder where it is missing and removes what it holds.
 Status empty_folder(const std::filesystem::path& folder);
 
 // Errors: kNotFound with the command that makes one.

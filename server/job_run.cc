@@ -54,12 +54,12 @@ Result<std::unique_ptr<JobRun>> make_job_run(JobRow row, std::uint64_t max_state
     if (!data) {
       Error error = with_context(std::move(data).error(), "evaluation.test_data");
       error.code = ErrorCode::kInvalidArgument;
-      error.reason = "bad_job";
+      error.reason = "bad_test_data";
       return error;
     }
     if (Status fits = check_data_fits(graph, *data); !fits) {
       Error error = with_context(std::move(fits).error(), "evaluation.test_data");
-      error.reason = "bad_job";
+      error.reason = "bad_test_data";
       return error;
     }
     run->test_data = std::make_shared<const Dataset>(*std::move(data));

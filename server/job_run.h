@@ -65,8 +65,8 @@ struct JobRun {
 };
 
 // The parts of a run that follow from the job itself: graph, layout, test data.
-// Errors: kInvalidArgument, reason "bad_job": model that does not fit, test data that cannot be
-// read, state over the limit.
+// Errors: kInvalidArgument, reason "bad_job": model that does not fit, state over the limit; reason
+// "bad_test_data": it cannot be read, or does not fit the model (the message may quote the file).
 Result<std::unique_ptr<JobRun>> make_job_run(JobRow row, std::uint64_t max_state_bytes);
 
 // The initial global state of a job, from its seed alone.

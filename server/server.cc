@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -82,7 +83,8 @@ class Server::Impl {
     door.port = port;
     door.hosts = config_.hosts;
     door.limits.connections = static_cast<std::size_t>(config_.max_connections);
-    door.limits.connections_per_address = door.limits.connections;
+    // One address, behind which many devices may be, cannot take every place.
+    door.limits.connections_per_address = std::max<std::size_t>(1, door.limits.connections * 3 / 4);
     door.worker_threads = static_cast<std::size_t>(config_.worker_threads);
     door.spool_folder = ServerDirectory{options_.root}.spool();
     return door;
@@ -116,6 +118,9 @@ Result<std::unique_ptr<Server>> Server::start(Options options) {
   MUSTER_TRY(Authority authority, Authority::read(directory.authority()));
   MUSTER_TRY(StateFiles states, StateFiles::open(directory.states()));
   MUSTER_TRY_STATUS(empty_folder(directory.spool()));
+  std::error_code
+      ignored;  // a restored back-up has none; making a round's folder reports what is wrong
+  std::filesystem::create_directory(directory.updates(), ignored);
   auto impl = std::make_unique<Impl>(std::move(options), std::move(config), std::move(authority),
                                      std::move(store), std::move(states));
   MUSTER_TRY_STATUS(impl->start());

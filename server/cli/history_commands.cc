@@ -127,6 +127,13 @@ struct ExportOptions {
 };
 
 Status export_model(const Command& shared, const ExportOptions& options) {
+  std::error_code error;
+  const std::filesystem::file_status target = std::filesystem::status(options.file, error);
+  if (std::filesystem::exists(target) && !std::filesystem::is_regular_file(target)) {
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("{} is no regular file; name a file to write", options.file.string()),
+                 "bad_target"};
+  }
   MUSTER_TRY(OperatorClient client, OperatorClient::open(shared.directory));
   MUSTER_TRY(const Json job, client.get("/v1/jobs/" + options.job));
   std::string state = job.at("global_state").get<std::string>();

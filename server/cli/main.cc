@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 
 #include "core/base/bytes.h"
 #include "server/cli/command.h"
@@ -43,11 +44,10 @@ void add_json_flag(CLI::App& command, Command& shared) {
 }
 
 void add_directory_option(CLI::App& command, Command& shared) {
-  command
-      .add_option("--dir", shared.directory,
-                  "Server's directory, or a copy of its operator folder (default: $MUSTER_DIR, "
-                  "else the current directory)")
-      ->envname("MUSTER_DIR");
+  // Not the parser's envname: for a nested command that one wins over the option.
+  command.add_option("--dir", shared.directory,
+                     "Server's directory, or a copy of its operator folder (default: $MUSTER_DIR, "
+                     "else the current directory)");
 }
 
 namespace {
@@ -103,7 +103,9 @@ int run_program(int argc, char** argv) {
   app.set_version_flag("--version", std::string("muster 0.1.0"));
   app.require_subcommand(1);
   Command shared;
-  shared.directory = ".";
+  const char* from_environment = std::getenv("MUSTER_DIR");
+  shared.directory =
+      from_environment != nullptr && *from_environment != '\0' ? from_environment : ".";
   add_init_command(app, shared);
   add_serve_command(app, shared);
   add_token_commands(app, shared);
@@ -125,6 +127,9 @@ int run_program(int argc, char** argv) {
   std::fflush(stdout);
   if (done) return kExitOk;
   fmt::print(stderr, "muster: {}\n", done.error().message);
+  if (done.error().code == ErrorCode::kUnavailable && !shared.is_local) {
+    fmt::print(stderr, "is `muster serve` running there?\n");
+  }
   return shared.is_local && done.error().code == ErrorCode::kUnavailable ? kExitFailed
                                                                          : exit_code(done.error());
 }

@@ -180,5 +180,61 @@ TEST(Training, AJobWithoutEnoughDevicesPausesAndSaysWhatItLacks) {
       << paused.at("status_reason");
 }
 
+TEST(Training, AJobWhoseStateFileIsLostPausesAtTheNextStartAndSaysSo) {
+  Federation federation;
+  const std::string id = federation.submit(small_job(2, 3));
+  const std::string state = federation.get_json("/v1/jobs/" + id).at("global_state");
+  federation.stop_server();
+  std::filesystem::remove(federation.root() / "states" / (state + ".safetensors"));
+  federation.start_server();
+  const Json job = federation.get_json("/v1/jobs/" + id);
+  EXPECT_EQ(job.at("status"), "paused");
+  EXPECT_NE(job.at("status_reason").get<std::string>().find(state), std::string::npos);
+  const Json rounds = federation.get_json("/v1/jobs/" + id + "/rounds").at("rounds");
+  EXPECT_EQ(rounds.back().at("phase"), "abandoned");
+}
+
+TEST(Training, ARestoredDirectoryWithoutWorkingFoldersServesAgain) {
+  Federation federation;
+  federation.stop_server();
+  std::filesystem::remove_all(federation.root() / "spool");
+  std::filesystem::remove_all(federation.root() / "updates");
+  federation.start_server();
+  EXPECT_EQ(federation.operator_get("/v1/jobs").status, 200);
+}
+
+// A device whose evaluation fails every time.
+class NeverEvaluates : public LocalTrainer {
+ public:
+  explicit NeverEvaluates(std::unique_ptr<LocalTrainer> trainer) : trainer_(std::move(trainer)) {}
+  std::int64_t num_examples() const override { return trainer_->num_examples(); }
+  Result<FitResult> fit(const StateDict& global, const FitTask& task, std::stop_token stop,
+                        const std::function<void(const FitProgress&)>& progress) override {
+    return trainer_->fit(global, task, stop, progress);
+  }
+  Result<EvaluateResult> evaluate(const StateDict&, const FitTask&, std::stop_token) override {
+    return Error{ErrorCode::kFailedPrecondition, "the held-out part cannot be read"};
+  }
+
+ private:
+  std::unique_ptr<LocalTrainer> trainer_;
+};
+
+TEST(Training, ADeviceThatCannotEvaluateStillTrainsEveryRound) {
+  Federation federation;
+  const auto file = write_csv(federation.folder(""), 200, 3);
+  RunningDevice able(federation.enroll_device("able"), federation.folder("able"),
+                     graph_trainer(csv_shard(file, 0, 2)));
+  RunningDevice unable(federation.enroll_device("unable"), federation.folder("unable"),
+                       std::make_unique<NeverEvaluates>(graph_trainer(csv_shard(file, 1, 2))));
+  const std::string id = federation.submit(small_job(2, 3));
+  EXPECT_EQ(federation.wait_for_end(id).at("status"), "finished");
+  const Json rounds = federation.get_json("/v1/jobs/" + id + "/rounds").at("rounds");
+  for (const Json& round : rounds) {
+    EXPECT_EQ(round.at("metrics").at("updates"), 2);
+    EXPECT_EQ(round.at("metrics").at("eval_devices"), 1);
+  }
+}
+
 }  // namespace
 }  // namespace muster
