@@ -157,7 +157,8 @@ void expect_each_update_counted_once(const std::string& root, const std::string&
 
 TEST(Kill, AServerKilledInTheMiddleOfRoundsLosesNothingAndEndsWithTheSameStates) {
   constexpr int kDevices = 3;
-  constexpr int kRounds = 4;
+  constexpr int kRounds = 6;
+  constexpr int kKills = 3;
   Json undisturbed;
   {
     Processes processes(kDevices);
@@ -173,7 +174,7 @@ TEST(Kill, AServerKilledInTheMiddleOfRoundsLosesNothingAndEndsWithTheSameStates)
   Processes processes(kDevices);
   processes.start_devices();
   const std::string id = processes.submit(slow_job(kDevices, kRounds));
-  for (int kills = 0; kills < kRounds - 1; ++kills) {
+  for (int kills = 0; kills < kKills; ++kills) {
     // In the middle: some updates are acknowledged, some are not, or devices are training.
     const Json caught = processes.wait_until(id, [&](const Json& job) {
       const Json& live = job.at("live");
@@ -185,9 +186,10 @@ TEST(Kill, AServerKilledInTheMiddleOfRoundsLosesNothingAndEndsWithTheSameStates)
     processes.kill_server();
     processes.start_server();
     const Json after = processes.job(id);
-    EXPECT_EQ(after.at("live").at("round"), caught.at("live").at("round"));
+    // The round may have ended between the look and the kill; it never goes back.
+    EXPECT_GE(after.at("live").at("round").get<int>(), caught.at("live").at("round").get<int>());
     for (const Json& device : caught.at("live").at("reported")) {
-      const bool still_counted = after.at("rounds_committed").get<int>() > kills ||
+      const bool still_counted = after.at("rounds_committed") != caught.at("rounds_committed") ||
                                  std::ranges::count(after.at("live").at("reported"), device) == 1;
       EXPECT_TRUE(still_counted) << "the acknowledged update of " << device << " was lost";
     }
