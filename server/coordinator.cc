@@ -124,21 +124,21 @@ void Coordinator::tick(Outbox& outbox) {
     parts_.fatal(usable.error());
   const Time at = now();
   for (WaitingDevice& device : waiting_.leave_expired(at)) {
-    for (auto& [id, run] : runs_) {
-      if (run->machine) run->machine->on(DeviceLeft{device.candidate.device}, at);
-    }
+    withdraw(device.candidate.device);
     send_away(std::move(device), outbox);
   }
   for (auto& [id, run] : runs_) {
     if (at < run->retry_at) continue;
-    if (Status stepped = step(*run, outbox); !stepped) {
-      parts_.log->error("job {}: {}; trying again in {} ms", id, stepped.error().message,
-                        kRetryAfterFailure.count());
-      run->retry_at = at + kRetryAfterFailure;
-    }
+    if (Status stepped = step(*run, outbox); !stepped) retry_later(*run, stepped.error());
   }
   std::erase_if(runs_,
                 [](const auto& entry) { return entry.second->row.status != JobStatus::kRunning; });
+}
+
+void Coordinator::retry_later(JobRun& run, const Error& why) {
+  parts_.log->error("job {} round {}: {}; trying again in {} ms", run.row.job, run.round.round,
+                    why.message, kRetryAfterFailure.count());
+  run.retry_at = now() + kRetryAfterFailure;
 }
 
 // What the time, or a step that failed before, makes due for one job.

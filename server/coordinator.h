@@ -172,6 +172,10 @@ class Coordinator {
   Status settle_evaluation(JobRun& run, bool now_or_never = false);
   Status finish_if_done(JobRun& run);
 
+  // Logs a step that failed and has the timer leave the job alone for a moment, then try it again.
+  void retry_later(JobRun& run, const Error& why);
+  // The device is no machine's candidate any more.
+  void withdraw(const DeviceId& device);
   // The device leaves the waiting room and every machine's candidates; nullopt when it does not
   // wait.
   std::optional<WaitingDevice> take_out(const DeviceId& device);

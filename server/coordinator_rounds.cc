@@ -9,8 +9,6 @@
 namespace muster {
 namespace {
 
-constexpr std::chrono::milliseconds kRetryAfterFailure{1'000};
-
 // Weighted by examples over the accepted updates: what the devices said of their own training.
 Json training_metrics(const std::vector<UpdateRow>& accepted) {
   double loss = 0;
@@ -138,11 +136,14 @@ Status Coordinator::invite(JobRun& run, const RoundMachine& next, const InviteDe
 
 std::optional<WaitingDevice> Coordinator::take_out(const DeviceId& device) {
   std::optional<WaitingDevice> waiting = waiting_.leave(device);
-  if (!waiting) return std::nullopt;
+  if (waiting) withdraw(device);
+  return waiting;
+}
+
+void Coordinator::withdraw(const DeviceId& device) {
   for (auto& [id, run] : runs_) {
     if (run->machine) run->machine->on(DeviceLeft{device}, now());
   }
-  return waiting;
 }
 
 void Coordinator::give(WaitingDevice device, protocol::Task task, Outbox& outbox) {
@@ -188,10 +189,7 @@ void Coordinator::aggregation_done(const std::string& job, std::int64_t round, s
         run->round.attempt != attempt)
       return;
     run->aggregated = std::move(result);
-    if (Status taken = take_aggregate(*run, outbox); !taken) {
-      parts_.log->error("job {} round {}: {}; trying again", job, round, taken.error().message);
-      run->retry_at = now() + kRetryAfterFailure;
-    }
+    if (Status taken = take_aggregate(*run, outbox); !taken) retry_later(*run, taken.error());
   }
   outbox.flush();
   wake_.notify_all();
