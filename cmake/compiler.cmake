@@ -13,15 +13,12 @@ elseif(CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
   target_compile_options(muster_compiler INTERFACE -Wno-restrict)
 endif()
 target_compile_definitions(muster_compiler INTERFACE
-  $<$<CONFIG:Debug>:_GLIBCXX_ASSERTIONS> EIGEN_MPL2_ONLY EIGEN_DONT_PARALLELIZE)
+  $<$<CONFIG:Debug>:_GLIBCXX_ASSERTIONS>)
 
-# One instruction set for the whole build (Eigen's types change with it). Devices older than 2013
-# build with -DMUSTER_CPU_BASELINE=x86-64.
-if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
-  set(MUSTER_CPU_BASELINE "x86-64-v3" CACHE STRING "Value for -march; empty for the compiler's own")
-else()
-  set(MUSTER_CPU_BASELINE "" CACHE STRING "Value for -march; empty for the compiler's own")
-endif()
+# What the compiler may assume of every processor; left empty, that is its own default (x86-64 of
+# 2003, AArch64 of 2011). Training does not need more: its kernels choose their instruction set at
+# run time (core/tensor/kernels).
+set(MUSTER_CPU_BASELINE "" CACHE STRING "Value for -march; empty for the compiler's own")
 if(MUSTER_CPU_BASELINE)
   target_compile_options(muster_compiler INTERFACE -march=${MUSTER_CPU_BASELINE})
 endif()

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The checks of CONTRIBUTING.md that a tool can make. Without an argument all but tidy, which takes ten minutes.
-#   tests/lint/check.sh [format|layers|length|headers|tidy]...
-# headers and tidy need a configured build: BUILD_DIR (default build/release) with compile_commands.json.
+#   tests/lint/check.sh [format|layers|length|headers|kernels|tidy]...
+# kernels needs a built build, tidy a configured one: BUILD_DIR (default build/release).
 set -uo pipefail
 cd "$(dirname "$0")/../.."
 build_dir="${BUILD_DIR:-build/release}"
@@ -32,12 +32,23 @@ check_headers() {
       { echo "{}: does not stand alone"; exit 1; }'
 }
 
+# What is compiled for a newer instruction set must have no symbol that the linker may share with other files (a function
+# from a header, say): it would take that copy for all, and old processors could not run it.
+check_kernels() {
+  local object found=0
+  for object in "$build_dir"/core/CMakeFiles/muster_core_tensor.dir/tensor/kernels/table_*.cc.o; do
+    [ -e "$object" ] || { echo "no kernels built in $build_dir"; return 1; }
+    nm -C "$object" | grep -E ' [WVu] ' && { echo "$object: weak symbols"; found=1; }
+  done
+  return "$found"
+}
+
 check_tidy() {
   find core storage certs server edge_client -name '*.cc' | sort |
     xargs -P "$jobs" -n 4 clang-tidy -p "$build_dir" --quiet --extra-arg=-Wno-unknown-warning-option 2>/dev/null
 }
 
-for check in "${@:-format layers length headers}"; do
+for check in "${@:-format layers length headers kernels}"; do
   for one in $check; do
     echo "lint: $one"
     "check_$one" || { echo "lint: $one FAILED"; failed=1; }

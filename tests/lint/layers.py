@@ -34,7 +34,7 @@ LIBRARIES = {
     "openssl/": ["core/base", "certs", "server", "edge_client"],
     "httplib.h": ["edge_client"],
     "asio": ["server"],
-    "Eigen/": ["core/tensor", "core/graph", "core/train", "core/aggregate"],
+    "Eigen/": [],
     "CLI/": ["server/cli", "edge_client/cli"],
 }
 
