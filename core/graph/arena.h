@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <new>
+#include <vector>
 
 namespace muster {
 
@@ -33,6 +34,36 @@ class ArenaPlan {
  private:
   static constexpr std::int64_t kAlign = 64 / sizeof(float);
   std::int64_t total_ = 0;
+};
+
+// Shares places in a block among buffers that are not used at the same time. Of buffers whose steps
+// overlap none share a place; larger ones are placed first, each as low as it fits (Pisarchyk & Lee
+// 2020, "greedy by size").
+class SharedPlan {
+ public:
+  // A buffer of per_example * batch floats, used from step `first` to step `last`; returns its
+  // number.
+  std::size_t add(std::int64_t per_example, std::int64_t batch, std::int64_t first,
+                  std::int64_t last) {
+    ArenaPlan size;
+    size.take(per_example, batch, 0);
+    buffers_.push_back({.size = size.total(), .first = first, .last = last});
+    return buffers_.size() - 1;
+  }
+
+  // Places all buffers; returns the floats of the whole block.
+  std::int64_t place();
+  // Of a buffer in the block, after `place`.
+  std::int64_t offset(std::size_t buffer) const { return buffers_[buffer].offset; }
+
+ private:
+  struct Buffer {
+    std::int64_t size = 0;
+    std::int64_t first = 0;
+    std::int64_t last = 0;
+    std::int64_t offset = 0;
+  };
+  std::vector<Buffer> buffers_;
 };
 
 struct FreeArena {

@@ -29,6 +29,7 @@ void GraphRun::Parts::forward(const StateDict& state, const Mode& how) {
          .output = place(tensors[run.output].value_at, batch * run.node->size),
          .saved = place(run.saved_at, batch * plan.saved_per_example + plan.saved_fixed),
          .scratch = place(scratch_at, batch * plan.scratch_per_example + plan.scratch_fixed),
+         .workers = worker_scratches(),
          .next_values = run.next_values});
   }
 }
@@ -61,6 +62,7 @@ void GraphRun::Parts::backward(StateDict& gradient, bool accumulate) {
          .output = {tensors[out].value, floats(out)},
          .saved = place(run->saved_at, batch * plan.saved_per_example + plan.saved_fixed),
          .scratch = place(scratch_at, batch * plan.scratch_per_example + plan.scratch_fixed),
+         .workers = worker_scratches(),
          .doutput = {tensors[out].gradient, floats(out)},
          .dinputs = run->dinputs,
          .dparameters = run->dparameters});
@@ -86,6 +88,7 @@ Result<GraphRun> GraphRun::create(const Graph& graph, const GraphRunOptions& opt
   auto parts = std::make_unique<Parts>(graph);
   parts->max_batch = options.max_batch;
   parts->can_backward = options.backward;
+  if (options.workers != nullptr) parts->workers = options.workers;
   MUSTER_TRY_STATUS(parts->choose_nodes(options.nodes));
   parts->find_boundaries();
   MUSTER_TRY_STATUS(parts->make_layout());

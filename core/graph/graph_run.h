@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/base/error.h"
+#include "core/base/workers.h"
 #include "core/graph/graph.h"
 #include "core/tensor/state.h"
 
@@ -20,6 +21,9 @@ struct GraphRunOptions {
   // The nodes to run, in any order; empty: all of them.
   std::vector<std::string> nodes = {};
   std::uint64_t limit_bytes = std::uint64_t{1} << 34;  // for the workspace
+  // Threads that share out the work, alive as long as the run; null: the caller's alone. The
+  // results have the same bits with any number of them.
+  Workers* workers = nullptr;
 };
 
 // The work space to compute a graph, or some of its nodes, forward and backward for up to

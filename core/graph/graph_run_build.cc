@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "core/graph/graph_run_parts.h"
@@ -96,6 +97,37 @@ void GraphRun::Parts::find_differentiated(const GraphRunOptions& options) {
   for (std::size_t t = 0; t < tensors.size(); ++t) tensors[t].gradient_at = needed[t] ? 0 : -1;
 }
 
+// A gradient is used from the backward of its last user (or the start, when it comes from outside)
+// to that of the node which made the tensor; so most can share their memory. A tensor of several
+// users needs a spare at each, to be added to what the others gave.
+void GraphRun::Parts::place_gradients(ArenaPlan& plan) {
+  constexpr std::int64_t kNever = std::numeric_limits<std::int64_t>::max();
+  std::vector<std::int64_t> first(tensors.size(), kNever);
+  std::vector<std::int64_t> last(tensors.size(), kNever);
+  for (const std::size_t output : outputs) first[output] = 0;
+  SharedPlan shared;
+  std::vector<std::pair<std::int64_t*, std::size_t>> places;
+  for (std::size_t r = 0; r < runs.size(); ++r) {
+    NodeRun& run = runs[runs.size() - 1 - r];
+    const auto step = static_cast<std::int64_t>(r);
+    last[run.output] = step;
+    for (std::size_t i = 0; i < run.inputs.size(); ++i) {
+      const Tensor& tensor = tensors[run.inputs[i]];
+      if (tensor.gradient_at < 0) continue;
+      first[run.inputs[i]] = std::min(first[run.inputs[i]], step);
+      if (tensor.users < 2) continue;
+      places.emplace_back(&run.spares_at[i], shared.add(tensor.size, max_batch, step, step));
+    }
+  }
+  for (std::size_t t = 0; t < tensors.size(); ++t) {
+    if (tensors[t].gradient_at < 0 || first[t] == kNever) continue;
+    places.emplace_back(&tensors[t].gradient_at,
+                        shared.add(tensors[t].size, max_batch, first[t], last[t]));
+  }
+  const std::int64_t block = plan.take(shared.place(), 1, 0);
+  for (const auto& [place, buffer] : places) *place = block + shared.offset(buffer);
+}
+
 Status GraphRun::Parts::allocate(const GraphRunOptions& options) {
   ArenaPlan plan;
   std::int64_t scratch_per_example = 0;
@@ -106,25 +138,21 @@ Status GraphRun::Parts::allocate(const GraphRunOptions& options) {
     run.saved_at = plan.take(op.saved_per_example, max_batch, op.saved_fixed);
     scratch_per_example = std::max(scratch_per_example, op.scratch_per_example);
     scratch_fixed = std::max(scratch_fixed, op.scratch_fixed);
+    // A cache line apart, so that workers do not write to one.
+    worker_scratch = std::max(worker_scratch, (op.scratch_per_worker + 31) / 16 * 16);
     for (std::size_t i = 0; i < op.parameters.size(); ++i) {
       run.next_at.push_back(op.parameters[i].trained ? -1 : plan.take(0, 0, run.sizes[i]));
     }
-    for (const std::size_t input : run.inputs) {
-      const bool shared = tensors[input].users > 1 && tensors[input].gradient_at >= 0;
-      run.spares_at.push_back(shared && can_backward ? plan.take(tensors[input].size, max_batch, 0)
-                                                     : -1);
-    }
+    run.spares_at.assign(run.inputs.size(), -1);
     run.input_values.resize(run.inputs.size());
     run.dinputs.resize(run.inputs.size());
     run.parameters.resize(op.parameters.size());
     run.next_values.resize(op.parameters.size());
     run.dparameters.resize(op.parameters.size());
   }
-  for (Tensor& tensor : tensors) {
-    if (tensor.gradient_at < 0 || !can_backward) continue;
-    tensor.gradient_at = plan.take(tensor.size, max_batch, 0);
-  }
+  if (can_backward) place_gradients(plan);
   scratch_at = plan.take(scratch_per_example, max_batch, scratch_fixed);
+  worker_scratch_at = plan.take(worker_scratch, workers->count(), 0);
   arena_floats = plan.total();
   const auto bytes = static_cast<std::uint64_t>(arena_floats) * sizeof(float);
   if (bytes > options.limit_bytes) {

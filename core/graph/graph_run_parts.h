@@ -55,6 +55,7 @@ struct GraphRun::Parts {
   Status make_layout();
   void find_differentiated(const GraphRunOptions& options);
   Status allocate(const GraphRunOptions& options);
+  void place_gradients(ArenaPlan& plan);
 
   void forward(const StateDict& state, const Mode& mode);
   void backward(StateDict& gradient, bool accumulate);
@@ -64,6 +65,9 @@ struct GraphRun::Parts {
   }
   std::string tensor_name(std::size_t tensor) const {
     return tensor == 0 ? "input" : graph.node(static_cast<int>(tensor) - 1).id;
+  }
+  WorkerScratch worker_scratches() {
+    return {workers, arena.get() + worker_scratch_at, worker_scratch};
   }
   std::size_t floats(std::size_t tensor) const {
     return static_cast<std::size_t>(batch * tensors[tensor].size);
@@ -80,6 +84,10 @@ struct GraphRun::Parts {
   Arena arena;
   std::int64_t arena_floats = 0;
   std::int64_t scratch_at = 0;
+  std::int64_t worker_scratch_at = 0;
+  std::int64_t worker_scratch = 0;  // floats a worker
+  Workers alone{1};
+  Workers* workers = &alone;
   std::int64_t max_batch = 0;
   bool can_backward = false;
   std::int64_t batch = 0;  // of the last run

@@ -1,52 +1,8 @@
 #include "core/graph/model.h"
 
-#include <string_view>
-#include <vector>
+#include "core/graph/presets.h"
 
 namespace muster {
-namespace {
-
-Json dense(std::string_view id, std::int64_t units) {
-  return {{"id", id}, {"op", "dense"}, {"units", units}};
-}
-
-Json node(std::string_view id, std::string_view op) {
-  return {{"id", id}, {"op", op}};
-}
-
-Json two_hidden_layers(std::int64_t classes) {
-  return {node("flat", "flatten"), dense("fc1", 200),     node("relu1", "relu"),
-          dense("fc2", 200),       node("relu2", "relu"), dense("fc3", classes)};
-}
-
-Json logistic(std::int64_t classes) {
-  return {node("flat", "flatten"), dense("fc1", classes)};
-}
-
-struct Preset {
-  std::string_view name;
-  Json (*nodes)(std::int64_t classes);
-};
-constexpr Preset kPresets[] = {{"2nn", two_hidden_layers}, {"logistic", logistic}};
-
-Result<Json> graph_of_preset(const Json& model, const std::string& where) {
-  JsonObject object(model, where);
-  std::vector<std::string> known;
-  for (const Preset& preset : kPresets) known.emplace_back(preset.name);
-  const std::string name = object.choice("preset", known);
-  const std::int64_t classes = object.integer("classes", 10, {2, 1'000'000});
-  const Json* input = object.find("input");
-  MUSTER_TRY_STATUS(object.finish());
-  Json nodes;
-  for (const Preset& preset : kPresets) {
-    if (preset.name == name) nodes = preset.nodes(classes);
-  }
-  return Json{{"input", {{"shape", input != nullptr ? *input : Json{28, 28}}}},
-              {"nodes", std::move(nodes)},
-              {"loss", {{"type", "softmax_cross_entropy"}}}};
-}
-
-}  // namespace
 
 Result<Json> resolve_model(const Json& model, const std::string& where) {
   if (model.is_object() && model.contains("preset")) {

@@ -10,10 +10,8 @@ namespace muster {
 
 // Turns a job's "model" into its resolved form, {"graph": canonical graph}. It takes
 //   {"graph": {...}}                                      checked by building it
-//   {"preset": "2nn", "input": [28, 28], "classes": 10}   "input" and "classes" have these defaults
-// Presets: "2nn" (flatten, two hidden layers of 200 with relu; 199,210 parameters; McMahan et al.
-// 2017) and "logistic" (flatten, one dense layer). Errors: as Graph::from_json; an unknown preset
-// lists the known ones.
+//   {"preset": "2nn", "input": [28, 28], "classes": 10}   presets.h has their names and options
+// Errors: as Graph::from_json; an unknown preset lists the known ones.
 Result<Json> resolve_model(const Json& model, const std::string& where = "model");
 
 // The graph of a resolved model.

@@ -9,6 +9,7 @@
 
 #include "core/base/error.h"
 #include "core/base/json.h"
+#include "core/base/workers.h"
 #include "core/tensor/state.h"
 
 namespace muster {
@@ -41,14 +42,32 @@ struct OpPlan {
   // Work space for the length of one call, shared by all nodes.
   std::int64_t scratch_per_example = 0;
   std::int64_t scratch_fixed = 0;
+  // The same for each worker, for loops that workers share out.
+  std::int64_t scratch_per_worker = 0;
+};
+
+// The threads that share out an op's loops, each with its own work space of
+// OpPlan::scratch_per_worker floats.
+struct WorkerScratch {
+  Workers* workers = nullptr;
+  float* scratch = nullptr;
+  std::int64_t size = 0;  // floats a worker
+
+  float* of(int worker) const { return scratch + worker * size; }
+  int count() const { return workers->count(); }
+  // See Workers::for_each.
+  template <typename Body>
+  void for_each(std::int64_t n, std::int64_t grain, const Body& body) const {
+    workers->for_each(n, grain, body);
+  }
 };
 
 // One kind of node with its attributes, for given input shapes.
 //
 // Made while a graph is built, owned by the graph, immutable: `forward` and `backward` may be
 // called from any thread on different buffers. They allocate nothing, and their results depend on
-// the values only, not on where buffers lie. Arrays are row-major, the batch is the first
-// dimension.
+// the values only, not on where buffers lie or how many workers share the loops. Arrays are
+// row-major, the batch is the first dimension.
 class Op {
  public:
   struct Forward {
@@ -60,6 +79,7 @@ class Op {
     std::span<float> output;                             // written
     std::span<float> saved;                              // written, for backward
     std::span<float> scratch;
+    WorkerScratch workers;
     std::span<const std::span<float>> next_values;  // by parameter; empty where trained
   };
 
@@ -73,6 +93,7 @@ class Op {
     std::span<const float> output;
     std::span<const float> saved;
     std::span<float> scratch;
+    WorkerScratch workers;
     std::span<const float> doutput;
     std::span<const std::span<float>> dinputs;      // written; empty where nobody needs it
     std::span<const std::span<float>> dparameters;  // by parameter; empty where not trained

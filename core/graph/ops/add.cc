@@ -1,7 +1,7 @@
-#include <algorithm>
 #include <cstddef>
 
 #include "core/graph/ops/registry.h"
+#include "core/graph/ops/share.h"
 
 namespace muster::ops {
 namespace {
@@ -12,31 +12,25 @@ class Add final : public Op {
   explicit Add(const Shape& shape) : Op({.output = shape}) {}
 
   void forward(const Forward& io) const override {
-    std::copy(io.inputs[0].begin(), io.inputs[0].end(), io.output.begin());
-    float* y = io.output.data();
-    for (std::size_t k = 1; k < io.inputs.size(); ++k) {
-      const float* x = io.inputs[k].data();
-      for (std::size_t i = 0; i < io.output.size(); ++i) y[i] += x[i];
-    }
+    for_each_float(
+        io.workers, io.output.size(), kCheapPart, [&](std::int64_t at, std::int64_t count) {
+          float* y = io.output.data() + at;
+          kernels::best().add_pair(count, io.inputs[0].data() + at, io.inputs[1].data() + at, y);
+          for (std::size_t k = 2; k < io.inputs.size(); ++k) {
+            kernels::best().add(count, io.inputs[k].data() + at, y);
+          }
+        });
   }
 
   void backward(const Backward& io) const override {
-    for (const std::span<float>& dx : io.dinputs) {
-      if (!dx.empty()) std::copy(io.doutput.begin(), io.doutput.end(), dx.begin());
-    }
+    for (const std::span<float>& dx : io.dinputs) copy_floats(io.workers, io.doutput, dx);
   }
 };
 
 }  // namespace
 
 Created create_add(JsonObject&, std::span<const Shape> inputs) {
-  for (const Shape& shape : inputs) {
-    if (shape != inputs[0]) {
-      return Error{ErrorCode::kInvalidArgument, "add wants inputs of one shape, got " +
-                                                    to_string(inputs[0]) + " and " +
-                                                    to_string(shape)};
-    }
-  }
+  MUSTER_TRY_STATUS(check_one_shape("add", inputs));
   return std::make_unique<Add>(inputs[0]);
 }
 

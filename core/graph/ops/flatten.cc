@@ -1,6 +1,5 @@
-#include <algorithm>
-
 #include "core/graph/ops/registry.h"
+#include "core/graph/ops/share.h"
 
 namespace muster::ops {
 namespace {
@@ -11,12 +10,11 @@ class Flatten final : public Op {
   explicit Flatten(std::int64_t size) : Op({.output = {size}}) {}
 
   void forward(const Forward& io) const override {
-    std::copy(io.inputs[0].begin(), io.inputs[0].end(), io.output.begin());
+    copy_floats(io.workers, io.inputs[0], io.output);
   }
 
   void backward(const Backward& io) const override {
-    if (io.dinputs[0].empty()) return;
-    std::copy(io.doutput.begin(), io.doutput.end(), io.dinputs[0].begin());
+    copy_floats(io.workers, io.doutput, io.dinputs[0]);
   }
 };
 

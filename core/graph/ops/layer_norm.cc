@@ -3,19 +3,25 @@
 #include <cstddef>
 
 #include "core/graph/ops/registry.h"
+#include "core/graph/ops/share.h"
 
 namespace muster::ops {
 namespace {
 
-// Layer normalisation (Ba, Kiros and Hinton 2016) over the trailing dimensions `normalized_shape`:
-// y = (x - mean) / sqrt(var + eps) * weight + bias, var without Bessel's correction. Sums are in
-// double.
+// Layer normalisation (Ba, Kiros and Hinton 2016) over the trailing dimensions `normalized_shape`,
+// as torch.nn.LayerNorm: y = (x - mean) / sqrt(var + eps) * weight + bias, var without Bessel's
+// correction.
+//
+//   "normalized_shape": the last dimension
+//   "eps": 1e-5, "affine": true
 class LayerNorm final : public Op {
  public:
-  LayerNorm(OpPlan plan, Shape normalized, std::int64_t width, double eps, bool affine)
+  LayerNorm(OpPlan plan, Shape normalized, std::int64_t rows, std::int64_t width, double eps,
+            bool affine)
       : Op(std::move(plan)),
         normalized_(std::move(normalized)),
-        width_(static_cast<std::size_t>(width)),
+        rows_(rows),
+        width_(width),
         eps_(eps),
         affine_(affine) {}
 
@@ -25,61 +31,56 @@ class LayerNorm final : public Op {
 
   // saved: mean and 1 / sqrt(var + eps), for each row.
   void forward(const Forward& io) const override {
-    const double n = static_cast<double>(width_);
-    for (std::size_t row = 0; row < io.output.size() / width_; ++row) {
-      const float* x = io.inputs[0].data() + row * width_;
-      float* y = io.output.data() + row * width_;
-      double sum = 0;
-      for (std::size_t i = 0; i < width_; ++i) sum += x[i];
-      const double mean = sum / n;
-      double squares = 0;
-      for (std::size_t i = 0; i < width_; ++i) squares += (x[i] - mean) * (x[i] - mean);
-      const double scale = 1.0 / std::sqrt(squares / n + eps_);
-      for (std::size_t i = 0; i < width_; ++i) {
-        const float normal = static_cast<float>((x[i] - mean) * scale);
-        y[i] = affine_ ? normal * io.parameters[0][i] + io.parameters[1][i] : normal;
+    const kernels::Table& fast = kernels::best();
+    const float* weight = affine_ ? io.parameters[0].data() : nullptr;
+    const float* bias = affine_ ? io.parameters[1].data() : nullptr;
+    const auto body = [&](std::int64_t begin, std::int64_t end, int) {
+      for (std::int64_t row = begin; row < end; ++row) {
+        const float* x = io.inputs[0].data() + row * width_;
+        double mean = 0;
+        double squares = 0;
+        fast.moments(width_, x, &mean, &squares);
+        const double var = squares / static_cast<double>(width_);
+        float* saved = io.saved.data() + 2 * row;
+        saved[0] = static_cast<float>(mean);
+        saved[1] = static_cast<float>(1.0 / std::sqrt(var + eps_));
+        fast.normalise_row(width_, saved[0], saved[1], weight, bias, x,
+                           io.output.data() + row * width_);
       }
-      io.saved[2 * row] = static_cast<float>(mean);
-      io.saved[2 * row + 1] = static_cast<float>(scale);
-    }
+    };
+    io.workers.for_each(io.batch * rows_, grain_of(2 * width_, kCheapPart), body);
   }
 
   // With g = dy * weight and h = (x - mean) * scale: dx = scale (g - mean(g) - h mean(g h)).
   void backward(const Backward& io) const override {
-    if (affine_ && !io.accumulate) {
-      for (const std::span<float>& d : io.dparameters) std::fill(d.begin(), d.end(), 0.0F);
-    }
-    const double n = static_cast<double>(width_);
-    for (std::size_t row = 0; row < io.doutput.size() / width_; ++row) {
-      const float* x = io.inputs[0].data() + row * width_;
-      const float* dy = io.doutput.data() + row * width_;
-      const float mean = io.saved[2 * row];
-      const float scale = io.saved[2 * row + 1];
-      double sum_g = 0;
-      double sum_gh = 0;
-      for (std::size_t i = 0; i < width_; ++i) {
-        const float h = (x[i] - mean) * scale;
-        const float g = affine_ ? dy[i] * io.parameters[0][i] : dy[i];
-        sum_g += g;
-        sum_gh += static_cast<double>(g) * h;
-        if (affine_) {
-          io.dparameters[0][i] += dy[i] * h;
-          io.dparameters[1][i] += dy[i];
+    const kernels::Table& fast = kernels::best();
+    const float* weight = affine_ ? io.parameters[0].data() : nullptr;
+    const std::int64_t rows = io.batch * rows_;
+    if (!io.dinputs[0].empty()) {
+      const auto body = [&](std::int64_t begin, std::int64_t end, int) {
+        for (std::int64_t row = begin; row < end; ++row) {
+          const float* saved = io.saved.data() + 2 * row;
+          const std::int64_t at = row * width_;
+          fast.normalise_row_gradient(width_, saved[0], saved[1], weight, io.inputs[0].data() + at,
+                                      io.doutput.data() + at, io.dinputs[0].data() + at);
         }
-      }
-      if (io.dinputs[0].empty()) continue;
-      float* dx = io.dinputs[0].data() + row * width_;
-      for (std::size_t i = 0; i < width_; ++i) {
-        const float h = (x[i] - mean) * scale;
-        const float g = affine_ ? dy[i] * io.parameters[0][i] : dy[i];
-        dx[i] = static_cast<float>(scale * (g - sum_g / n - h * (sum_gh / n)));
-      }
+      };
+      io.workers.for_each(rows, grain_of(3 * width_, kCheapPart), body);
     }
+    if (!affine_) return;
+    const auto body = [&](std::int64_t begin, std::int64_t end, int) {
+      fast.normalise_row_columns(rows, width_, begin, end, io.saved.data(), io.inputs[0].data(),
+                                 io.doutput.data(), io.dparameters[0].data(),
+                                 io.dparameters[1].data(), io.accumulate);
+    };
+    // A multiple of the columns that it takes at a time.
+    io.workers.for_each(width_, (grain_of(2 * rows, kCheapPart) + 31) / 32 * 32, body);
   }
 
  private:
   Shape normalized_;
-  std::size_t width_;
+  std::int64_t rows_;  // of one example
+  std::int64_t width_;
   double eps_;
   bool affine_;
 };
@@ -119,7 +120,8 @@ Created create_layer_norm(JsonObject& attributes, std::span<const Shape> inputs)
     plan.parameters = {{.name = "weight", .shape = normalized, .init = {.value = 1.0}},
                        {.name = "bias", .shape = normalized, .init = {.value = 0.0}}};
   }
-  return std::make_unique<LayerNorm>(std::move(plan), std::move(normalized), width, eps, affine);
+  return std::make_unique<LayerNorm>(std::move(plan), std::move(normalized), size / width, width,
+                                     eps, affine);
 }
 
 }  // namespace muster::ops

@@ -1,7 +1,5 @@
-#include <cmath>
-#include <cstddef>
-
 #include "core/graph/ops/registry.h"
+#include "core/graph/ops/share.h"
 
 namespace muster::ops {
 namespace {
@@ -14,16 +12,19 @@ class Relu final : public Op {
   void forward(const Forward& io) const override {
     const float* x = io.inputs[0].data();
     float* y = io.output.data();
-    for (std::size_t i = 0; i < io.output.size(); ++i) {
-      y[i] = x[i] <= 0.0F ? 0.0F : x[i];
-    }
+    for_each_float(
+        io.workers, io.output.size(), kCheapPart,
+        [&](std::int64_t at, std::int64_t count) { kernels::best().relu(count, x + at, y + at); });
   }
 
   void backward(const Backward& io) const override {
-    float* dx = io.dinputs[0].data();
-    const float* dy = io.doutput.data();
     const float* y = io.output.data();
-    for (std::size_t i = 0; i < io.dinputs[0].size(); ++i) dx[i] = y[i] > 0.0F ? dy[i] : 0.0F;
+    const float* dy = io.doutput.data();
+    float* dx = io.dinputs[0].data();
+    for_each_float(io.workers, io.dinputs[0].size(), kCheapPart,
+                   [&](std::int64_t at, std::int64_t count) {
+                     kernels::best().relu_gradient(count, y + at, dy + at, dx + at);
+                   });
   }
 };
 

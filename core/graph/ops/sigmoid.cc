@@ -1,12 +1,10 @@
-#include <cmath>
-#include <cstddef>
-
 #include "core/graph/ops/registry.h"
+#include "core/graph/ops/share.h"
 
 namespace muster::ops {
 namespace {
 
-// y = 1 / (1 + exp(-x)), written so that exp never overflows; dx = dy y (1 - y).
+// y = 1 / (1 + exp(-x)), without overflow; dx = dy y (1 - y).
 class Sigmoid final : public Op {
  public:
   explicit Sigmoid(const Shape& shape) : Op({.output = shape}) {}
@@ -14,17 +12,20 @@ class Sigmoid final : public Op {
   void forward(const Forward& io) const override {
     const float* x = io.inputs[0].data();
     float* y = io.output.data();
-    for (std::size_t i = 0; i < io.output.size(); ++i) {
-      const float e = std::exp(-std::abs(x[i]));
-      y[i] = (x[i] >= 0.0F ? 1.0F : e) / (1.0F + e);
-    }
+    for_each_float(io.workers, io.output.size(), kDearPart,
+                   [&](std::int64_t at, std::int64_t count) {
+                     kernels::best().sigmoid(count, x + at, y + at);
+                   });
   }
 
   void backward(const Backward& io) const override {
-    float* dx = io.dinputs[0].data();
-    const float* dy = io.doutput.data();
     const float* y = io.output.data();
-    for (std::size_t i = 0; i < io.dinputs[0].size(); ++i) dx[i] = dy[i] * y[i] * (1.0F - y[i]);
+    const float* dy = io.doutput.data();
+    float* dx = io.dinputs[0].data();
+    for_each_float(io.workers, io.dinputs[0].size(), kCheapPart,
+                   [&](std::int64_t at, std::int64_t count) {
+                     kernels::best().sigmoid_gradient(count, y + at, dy + at, dx + at);
+                   });
   }
 };
 

@@ -2,20 +2,16 @@
 
 #include <map>
 #include <string>
+#include <utility>
 
 #include "core/graph/graph_run.h"
+#include "tests/core/graph/op_vector_check.h"
 #include "tests/support/vectors.h"
 
 namespace muster {
 namespace {
 
-// Which attributes and parameter names a layer of the vectors has with us.
-struct Translation {
-  Json node;
-  std::map<std::string, std::string> parameters;
-};
-
-Translation translate(const Json& test) {
+OpTranslation translate(const Json& test) {
   const std::string layer = test.at("layer");
   const Json settings = test.value("hyperparameters", Json::object());
   if (layer == "Dense") {
@@ -23,11 +19,11 @@ Translation translate(const Json& test) {
         {{"op", "dense"}, {"units", settings.at("out")}, {"bias", settings.value("bias", true)}},
         {{"W", "n.weight"}, {"b", "n.bias"}}};
   }
-  if (layer == "ReLU") return {{{"op", "relu"}}, {}};
-  if (layer == "Tanh") return {{{"op", "tanh"}}, {}};
-  if (layer == "Sigmoid") return {{{"op", "sigmoid"}}, {}};
-  if (layer == "Flatten") return {{{"op", "flatten"}}, {}};
-  if (layer == "Dropout") return {{{"op", "dropout"}, {"p", settings.at("p")}}, {}};
+  if (layer == "ReLU") return {{{"op", "relu"}}};
+  if (layer == "Tanh") return {{{"op", "tanh"}}};
+  if (layer == "Sigmoid") return {{{"op", "sigmoid"}}};
+  if (layer == "Flatten") return {{{"op", "flatten"}}};
+  if (layer == "Dropout") return {{{"op", "dropout"}, {"p", settings.at("p")}}};
   if (layer == "LayerNorm") {
     return {{{"op", "layer_norm"},
              {"normalized_shape", settings.at("normalized_shape")},
@@ -39,62 +35,33 @@ Translation translate(const Json& test) {
         {{"op", "embedding"}, {"vocabulary", settings.at("num")}, {"units", settings.at("dim")}},
         {{"W", "n.weight"}}};
   }
+  if (layer == "MaxPool2d" || layer == "AvgPool2d") {
+    Json node = settings;
+    node["op"] = layer == "MaxPool2d" ? "max_pool2d" : "avg_pool2d";
+    return {node};
+  }
+  if (layer == "BatchNorm1d" || layer == "BatchNorm2d") {
+    return {
+        {{"op", "batch_norm"}, {"eps", settings.at("eps")}, {"momentum", settings.at("momentum")}},
+        {{"gamma", "n.weight"}, {"beta", "n.bias"}},
+        {{"mean", "n.running_mean"}, {"var", "n.running_var"}}};
+  }
   throw std::runtime_error("no translation for layer " + layer);
 }
 
-TEST(OpVectors, EveryDenseLayerCaseMatchesTheReference) {
-  const Json file = vectors::load("layers_dense.json");
-  ASSERT_EQ(file.at("cases").size(), 13U);
-  for (const Json& test : file.at("cases")) {
-    SCOPED_TRACE(test.at("name").get<std::string>());
-    Translation translation = translate(test);
-    translation.node["id"] = "n";
-    const auto first_input = test.at("inputs").cbegin();
-    const std::string& input_name = first_input.key();
-    const Json& input = first_input.value();
-    Shape shape = vectors::shape(input);
-    const std::int64_t batch = shape[0];
-    shape.erase(shape.begin());
-    const Result<Graph> graph = Graph::from_json({{"input", {{"shape", shape}}},
-                                                  {"nodes", {translation.node}},
-                                                  {"loss", {{"type", "mse"}}}});
-    ASSERT_TRUE(graph) << graph.error().message;
-    StateDict state(graph->layout());
-    const Json parameters = test.value("params", Json::object());
-    ASSERT_EQ(parameters.size(), graph->layout()->tensors().size());
-    for (const auto& [name, tensor] : parameters.items()) {
-      const std::string ours = translation.parameters.at(name);
-      ASSERT_EQ(graph->layout()->find(ours)->shape, vectors::shape(tensor));
-      const auto values = vectors::floats(tensor);
-      std::copy(values.begin(), values.end(), state.tensor(ours).begin());
-    }
+class LayerVectors : public testing::TestWithParam<std::pair<std::string, std::size_t>> {};
 
-    GraphRunOptions options;
-    options.max_batch = batch;
-    options.input_gradients = true;
-    Result<GraphRun> run = GraphRun::create(*graph, options);
-    ASSERT_TRUE(run) << run.error().message;
-    const std::vector<float> x = vectors::floats(input);
-    const bool training =
-        test.value("hyperparameters", Json::object()).value("mode", "train") == "train";
-    const auto y = run->run(state, x, batch, {.training = training, .seed = 1});
-    const vectors::Tolerance tolerance = vectors::tolerance(file, test);
-    const Json& expected = test.at("expected");
-    vectors::expect_close(y, vectors::doubles(expected.at("output").at("y")), tolerance);
-
-    StateDict gradient(graph->layout());
-    std::fill(gradient.values().begin(), gradient.values().end(), 77.0F);
-    run->backward(vectors::floats(test.at("grad_output").at("y")), gradient);
-    for (const auto& [name, tensor] : parameters.items()) {
-      vectors::expect_close(gradient.tensor(translation.parameters.at(name)),
-                            vectors::doubles(expected.at("grad_params").at(name)), tolerance);
-    }
-    if (expected.contains("grad_input")) {
-      vectors::expect_close(run->input_gradient("input"),
-                            vectors::doubles(expected.at("grad_input").at(input_name)), tolerance);
-    }
-  }
+TEST_P(LayerVectors, EveryCaseMatchesTheReference) {
+  const auto& [name, cases] = GetParam();
+  const Json file = vectors::load("layers_" + name + ".json");
+  ASSERT_EQ(file.at("cases").size(), cases);
+  for (const Json& test : file.at("cases")) check_op_vector(file, test, translate(test));
 }
+
+INSTANTIATE_TEST_SUITE_P(Files, LayerVectors,
+                         testing::Values(std::pair("dense", 13), std::pair("pool", 10),
+                                         std::pair("batchnorm", 4)),
+                         [](const auto& entry) { return entry.param.first; });
 
 TEST(OpVectors, EveryLossCaseMatchesTheReference) {
   const std::map<std::string, std::string> types{{"SoftmaxCrossEntropy", "softmax_cross_entropy"},
