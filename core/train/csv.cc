@@ -2,206 +2,197 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <cstddef>
-#include <set>
+#include <limits>
+#include <optional>
 #include <utility>
-#include <vector>
 
 #include "core/base/bytes.h"
 #include "core/base/file.h"
+#include "core/train/csv_columns.h"
+#include "core/train/csv_records.h"
 
 namespace muster {
 namespace {
 
-std::string_view trimmed(std::string_view text) {
-  const auto is_blank = [](char c) { return c == ' ' || c == '\t'; };
-  while (!text.empty() && is_blank(text.front())) text.remove_prefix(1);
-  while (!text.empty() && is_blank(text.back())) text.remove_suffix(1);
-  return text;
-}
-
 class CsvReader {
  public:
-  CsvReader(std::string_view text, const std::string& name, const CsvLimits& limits)
-      : text_(text), name_(name), limits_(limits) {
-    // The mark that spreadsheets put before UTF-8.
-    if (text_.starts_with("\xEF\xBB\xBF")) text_.remove_prefix(3);
-  }
+  CsvReader(std::string_view text, const std::string& name, const CsvOptions& options,
+            const CsvLimits& limits)
+      : text_(text),
+        name_(name),
+        options_(options),
+        limits_(limits),
+        records_(text, name, limits.columns) {}
 
-  Result<Dataset> read(const CsvOptions& options) {
-    MUSTER_TRY_STATUS(read_header(options.target));
-    DatasetRows rows;
-    const bool classes = options.targets == CsvOptions::Targets::kClasses;
-    while (!text_.empty()) {
-      ++line_;
-      MUSTER_TRY_STATUS(read_record());
-      const bool blank = fields_.size() == 1 && fields_[0].empty();
-      if (blank && text_.empty()) break;
-      if (fields_.size() != names_.size()) {
-        return bad(std::min(fields_.size(), names_.size()) + 1,
-                   std::to_string(fields_.size()) + " fields found, the header has " +
-                       std::to_string(names_.size()));
+  Result<CsvTable> read() {
+    MUSTER_TRY_STATUS(records_.next());
+    MUSTER_TRY(columns_, find_csv_columns(records_, text_, name_, options_, limits_));
+    MUSTER_TRY_STATUS(read_classes());
+    while (!records_.at_end()) {
+      MUSTER_TRY_STATUS(records_.next());
+      const std::size_t found = records_.fields().size();
+      const bool blank = found == 1 && records_.fields()[0].empty();
+      if (blank && records_.at_end()) break;
+      if (found != columns_.count) {
+        return records_.bad(
+            std::min(found, columns_.count),
+            fmt::format("{} fields found, the header has {}", found, columns_.count));
       }
-      for (std::size_t i = 0; i < fields_.size(); ++i) {
-        if (i == target_ && classes) {
-          MUSTER_TRY(const std::int32_t label, label_at(i));
-          rows.labels.push_back(label);
-        } else {
-          MUSTER_TRY(const float value, number_at(i));
-          (i == target_ ? rows.values : rows.floats).push_back(value);
-        }
-      }
-      line_ += lines_inside_;
+      MUSTER_TRY_STATUS(add_example());
     }
-    if (rows.floats.empty()) {
+    if (rows_.floats.empty()) {
       return Error{ErrorCode::kInvalidArgument, name_ + ": line 2: there are no examples",
                    "bad_csv"};
     }
-    rows.shape = {static_cast<std::int64_t>(names_.size()) - 1};
-    return Dataset::create(std::move(rows));
+    rows_.shape = {static_cast<std::int64_t>(columns_.width)};
+    CsvTable table;
+    for (std::size_t i = 0; i < columns_.fills.size(); ++i) {
+      if (to_fill_[i]) table.fills.push_back(columns_.fills[i]);
+    }
+    MUSTER_TRY(table.data, Dataset::create(std::move(rows_)));
+    return table;
   }
 
  private:
-  Status read_header(const std::string& target) {
-    line_ = 1;
-    MUSTER_TRY_STATUS(read_record());
-    names_ = fields_;
-    line_ += lines_inside_;
-    std::set<std::string_view> seen;
-    for (std::size_t i = 0; i < names_.size(); ++i) {
-      if (!seen.insert(names_[i]).second) {
-        return bad(i + 1, "the column name \"" + printable(names_[i]) + "\" is there twice");
-      }
-    }
-    const auto found = std::find(names_.begin(), names_.end(), target);
-    if (found == names_.end()) {
-      std::string known;
-      for (std::size_t i = 0; i < std::min<std::size_t>(names_.size(), 20); ++i) {
-        known += (known.empty() ? "" : ", ") + printable(names_[i], 40);
-      }
+  Status read_classes() {
+    to_fill_.assign(columns_.fills.size(), false);
+    if (options_.classes.empty()) return {};
+    if (options_.targets != CsvOptions::Targets::kClasses) {
       return Error{ErrorCode::kInvalidArgument,
-                   name_ + ": line 1: no column \"" + printable(target) + "\", known are " + known,
-                   "bad_csv"};
+                   name_ + ": classes are stated, but the targets are values", "bad_csv"};
     }
-    target_ = static_cast<std::size_t>(found - names_.begin());
-    if (names_.size() < 2) return bad(1, "there is no column beside the target");
+    MUSTER_TRY_IN(name_, classes_, CsvTexts::create(options_.classes, "classes"));
     return {};
   }
 
-  // Splits the next record off the text into fields_.
-  Status read_record() {
-    fields_.clear();
-    lines_inside_ = 0;
-    while (true) {
-      if (fields_.size() == limits_.columns) {
-        return bad(fields_.size() + 1,
-                   "more than the limit of " + std::to_string(limits_.columns) + " columns");
-      }
-      const std::string_view start = trimmed_front();
-      if (!start.empty() && start.front() == '"') {
-        text_ = start.substr(1);
-        MUSTER_TRY_STATUS(read_quoted());
-      } else {
-        const std::size_t end = std::min(text_.find_first_of(",\n"), text_.size());
-        std::string_view field = text_.substr(0, end);
-        text_.remove_prefix(end);
-        if (field.ends_with('\r') && !text_.starts_with(',')) field.remove_suffix(1);
-        if (field.find('"') != std::string_view::npos) {
-          return bad(fields_.size() + 1, "a quote inside a field without quotes");
-        }
-        fields_.emplace_back(trimmed(field));
-      }
-      if (text_.empty()) return {};
-      const char separator = text_.front();
-      text_.remove_prefix(1);
-      if (separator == '\n') return {};
+  Status add_example() {
+    const std::vector<std::string>& fields = records_.fields();
+    const std::string& target = fields[columns_.target];
+    if (is_missing(target, options_)) {
+      return records_.bad(columns_.target, "the target is missing");
     }
-  }
-
-  std::string_view trimmed_front() const {
-    const std::size_t at = std::min(text_.find_first_not_of(" \t"), text_.size());
-    return text_.substr(at);
-  }
-
-  // After the opening quote: up to the closing one and what separates it from the next field.
-  Status read_quoted() {
-    const std::size_t column = fields_.size() + 1;
-    std::string field;
-    while (true) {
-      const std::size_t quote = text_.find('"');
-      if (quote == std::string_view::npos) return bad(column, "the quote is not closed");
-      field += text_.substr(0, quote);
-      text_.remove_prefix(quote + 1);
-      if (!text_.starts_with('"')) break;
-      field += '"';
-      text_.remove_prefix(1);
+    if (options_.targets == CsvOptions::Targets::kClasses) {
+      MUSTER_TRY(const std::int32_t label, label_of(target));
+      rows_.labels.push_back(label);
+    } else {
+      MUSTER_TRY(const float value, number_of(target, columns_.target));
+      rows_.values.push_back(value);
     }
-    lines_inside_ += static_cast<std::size_t>(std::count(field.begin(), field.end(), '\n'));
-    fields_.push_back(std::move(field));
-    text_ = trimmed_front();
-    if (text_.starts_with("\r\n")) text_.remove_prefix(1);
-    if (text_ == "\r") text_ = {};
-    if (!text_.empty() && text_.front() != ',' && text_.front() != '\n') {
-      return bad(column, "text after the closing quote");
+    if (rows_.floats.size() + columns_.width > limits_.features) {
+      return records_.bad(
+          0, fmt::format("with this example there are over {} features in all", limits_.features));
+    }
+    std::size_t fill = 0;
+    for (const CsvColumn& column : columns_.features) {
+      const bool later = column.missing == CsvColumn::Missing::kLater;
+      MUSTER_TRY(const bool filled, add_features(column, fields[column.index]));
+      if (later && filled) to_fill_[fill] = true;
+      if (later) ++fill;
     }
     return {};
   }
 
-  Result<float> number_at(std::size_t i) const {
-    const std::string& field = fields_[i];
+  // True when the value was missing.
+  Result<bool> add_features(const CsvColumn& column, const std::string& field) {
+    const bool missing = is_missing(field, options_);
+    if (missing && column.missing == CsvColumn::Missing::kError) {
+      return records_.bad(
+          column.index,
+          fmt::format("the value of \"{0}\" is missing; missing.{0}={1} would fill it",
+                      printable(column.name),
+                      column.texts ? "CATEGORY" : "mean (or median, or a number)"));
+    }
+    if (!column.texts) {
+      float value = column.fill;
+      if (!missing) {
+        MUSTER_TRY(value, number_of(field, column.index));
+      } else if (column.missing == CsvColumn::Missing::kLater) {
+        value = std::numeric_limits<float>::quiet_NaN();
+      }
+      rows_.floats.push_back(value);
+      return missing;
+    }
+    const std::optional<std::size_t> place =
+        missing ? static_cast<std::size_t>(column.fill) : column.texts->find(field);
+    if (!place) {
+      return records_.bad(column.index, fmt::format("\"{}\" is no category of \"{}\", known are {}",
+                                                    printable(field, 40), printable(column.name),
+                                                    column.texts->listed()));
+    }
+    rows_.floats.resize(rows_.floats.size() + column.texts->size(), 0.0F);
+    rows_.floats[rows_.floats.size() - column.texts->size() + *place] = 1.0F;
+    return missing;
+  }
+
+  Result<float> number_of(const std::string& field, std::size_t column) const {
     float value = 0;
     const auto [end, code] = std::from_chars(field.data(), field.data() + field.size(), value);
-    if (field.empty()) return bad(i + 1, "the field is empty, a number is wanted");
     if (code != std::errc() || end != field.data() + field.size() || !std::isfinite(value)) {
-      return bad(i + 1, fmt::format("\"{}\" is no finite number", printable(field, 40)));
+      return records_.bad(column, fmt::format("\"{}\" is no finite number", printable(field, 40)));
     }
     return value;
   }
 
-  Result<std::int32_t> label_at(std::size_t i) const {
-    const std::string& field = fields_[i];
+  Result<std::int32_t> label_of(const std::string& field) const {
+    if (classes_) {
+      if (const auto place = classes_->find(field)) return static_cast<std::int32_t>(*place);
+      return records_.bad(columns_.target, fmt::format("\"{}\" is no class, known are {}",
+                                                       printable(field, 40), classes_->listed()));
+    }
     std::int32_t value = -1;
     const auto [end, code] = std::from_chars(field.data(), field.data() + field.size(), value);
     if (code != std::errc() || end != field.data() + field.size() || value < 0 ||
         value > limits_.largest_label) {
-      return bad(i + 1,
-                 fmt::format("\"{}\" is no class label, a whole number from 0 to {} is wanted",
-                             printable(field, 40), limits_.largest_label));
+      return records_.bad(
+          columns_.target,
+          fmt::format("\"{}\" is no class label, a whole number from 0 to {} is wanted (texts want "
+                      "their classes stated)",
+                      printable(field, 40), limits_.largest_label));
     }
     return value;
   }
 
-  Error bad(std::size_t column, const std::string& reason) const {
-    return {ErrorCode::kInvalidArgument,
-            name_ + ": line " + std::to_string(line_) + ", column " + std::to_string(column) +
-                ": " + reason,
-            "bad_csv"};
-  }
-
   std::string_view text_;
   const std::string& name_;
+  const CsvOptions& options_;
   const CsvLimits& limits_;
-  std::size_t line_ = 0;
-  std::size_t lines_inside_ = 0;  // line ends within quotes of the record
-  std::vector<std::string> fields_;
-  std::vector<std::string> names_;
-  std::size_t target_ = 0;
+  CsvRecords records_;
+  CsvColumns columns_;
+  std::optional<CsvTexts> classes_;
+  std::vector<bool> to_fill_;  // which of the columns' fills have something to do
+  DatasetRows rows_;
 };
+
+Result<Dataset> filled(Result<CsvTable> table, const std::string& name) {
+  if (!table) return std::move(table).error();
+  MUSTER_TRY(LocalData data,
+             fill_missing({.train = std::move(table->data), .holdout = {}}, table->fills, name));
+  return std::move(data.train);
+}
 
 }  // namespace
 
+Result<CsvTable> read_csv_table(std::string_view text, const std::string& name,
+                                const CsvOptions& options, const CsvLimits& limits) {
+  return CsvReader(text, name, options, limits).read();
+}
+
+Result<CsvTable> load_csv_table(const std::filesystem::path& path, const CsvOptions& options,
+                                const CsvLimits& limits) {
+  MUSTER_TRY(const std::string text, read_file(path, limits.bytes));
+  return read_csv_table(text, path.string(), options, limits);
+}
+
 Result<Dataset> parse_csv(std::string_view text, const std::string& name, const CsvOptions& options,
                           const CsvLimits& limits) {
-  return CsvReader(text, name, limits).read(options);
+  return filled(read_csv_table(text, name, options, limits), name);
 }
 
 Result<Dataset> load_csv(const std::filesystem::path& path, const CsvOptions& options,
                          const CsvLimits& limits) {
-  MUSTER_TRY(const std::string text, read_file(path, limits.bytes));
-  return parse_csv(text, path.string(), options, limits);
+  return filled(load_csv_table(path, options, limits), path.string());
 }
 
 }  // namespace muster

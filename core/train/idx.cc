@@ -194,7 +194,8 @@ Result<IdxArray> parse_idx(ByteView content, const std::string& name, const IdxL
   return IdxReader(source, name, limits).read();
 }
 
-Result<Dataset> load_idx(const std::filesystem::path& images, const std::filesystem::path& labels) {
+Result<Dataset> load_idx(const std::filesystem::path& images, const std::filesystem::path& labels,
+                         float scale) {
   MUSTER_TRY(IdxArray features, load_array(images));
   MUSTER_TRY(const IdxArray targets, load_array(labels));
   const auto bad = [](const std::filesystem::path& path, const std::string& reason) {
@@ -217,6 +218,7 @@ Result<Dataset> load_idx(const std::filesystem::path& images, const std::filesys
   DatasetRows rows;
   rows.shape.assign(features.shape.begin() + 1, features.shape.end());
   rows.bytes = std::move(features.bytes);
+  rows.byte_divisor = scale;
   rows.labels.assign(targets.bytes.begin(), targets.bytes.end());
   return Dataset::create(std::move(rows));
 }

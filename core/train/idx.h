@@ -29,8 +29,9 @@ struct IdxLimits {
 // kInvalidArgument, reason "bad_idx", with `name`, the byte where it went wrong, and why.
 Result<IdxArray> parse_idx(ByteView content, const std::string& name, const IdxLimits& limits = {});
 
-// Images [n, ...] and labels [n] from two files.
+// Images [n, ...] and labels [n] from two files; a byte of an image stands for byte / scale.
 // Errors: as parse_idx and read_file; also when the counts differ or there are no images.
-Result<Dataset> load_idx(const std::filesystem::path& images, const std::filesystem::path& labels);
+Result<Dataset> load_idx(const std::filesystem::path& images, const std::filesystem::path& labels,
+                         float scale = 255);
 
 }  // namespace muster

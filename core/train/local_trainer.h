@@ -1,10 +1,13 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <stop_token>
 #include <string>
+#include <vector>
 
 #include "core/base/error.h"
 #include "core/base/json.h"
@@ -23,12 +26,28 @@ struct FitTask {
   Json model;              // the job's "model" in its resolved form, for trainers that build it
   LocalSettings local;     // epochs, batch size, optimiser, proximal term
   std::uint64_t seed = 0;  // of this device in this round; fixes shuffling
+  // The time there is for the training, where its caller knows; a trainer that can ends within it
+  // and gives the partial work. Not part of the task's message.
+  std::optional<std::chrono::milliseconds> budget = {};
 };
 
 struct FitProgress {
   std::int64_t steps_done = 0;
   std::int64_t steps_total = 0;
-  double loss = 0;  // mean over the examples seen in this epoch
+  double loss = 0;                 // mean over the examples seen in this epoch
+  std::int64_t epoch = 0;          // from 1; 0: the trainer does not say
+  double examples_per_second = 0;  // since the fit began; 0: the trainer does not say
+};
+
+// One epoch of a fit.
+struct EpochMetrics {
+  std::int64_t epoch = 0;     // from 1
+  std::int64_t examples = 0;  // seen in it; fewer than there are in one that was cut short
+  double loss = 0;            // mean, as the batches were met in training
+  std::optional<double> accuracy = {};  // the same, where the loss knows right from wrong
+  Metrics holdout = {};  // of the state after it on the held-out examples, where that was asked for
+
+  bool operator==(const EpochMetrics&) const = default;
 };
 
 struct FitResult {
@@ -36,6 +55,10 @@ struct FitResult {
   std::int64_t examples = 0;  // > 0, training examples behind the state: its weight
   std::int64_t steps = 0;     // optimiser steps done
   Metrics metrics;  // "loss": mean training loss of the last epoch; others as the trainer likes
+  // False: a time budget ended it. What it has is then the partial work of FedProx (Li et al. 2020,
+  // section 3.2), which counts like any other, with the `steps` done.
+  bool complete = true;
+  std::vector<EpochMetrics> epochs = {};  // in order; the last 1,000 at most
 };
 
 struct EvaluateResult {

@@ -5,9 +5,8 @@
 #include <cmath>
 #include <limits>
 
-#include "core/base/random.h"
-#include "core/graph/model.h"
 #include "core/train/evaluate.h"
+#include "tests/core/train/training_support.h"
 
 namespace muster {
 namespace {
@@ -15,44 +14,10 @@ namespace {
 using testing::AllOf;
 using testing::HasSubstr;
 
-// Two classes that a line parts, with some noise in the features.
-Dataset make_data(std::int64_t count, std::uint64_t seed = 1) {
-  Random random(seed);
-  DatasetRows rows;
-  rows.shape = {4};
-  for (std::int64_t i = 0; i < count; ++i) {
-    const auto label = static_cast<std::int32_t>(random.below(2));
-    rows.labels.push_back(label);
-    for (int k = 0; k < 4; ++k) {
-      rows.floats.push_back(static_cast<float>((label == 0 ? -1 : 1) + 0.5 * random.normal()));
-    }
-  }
-  return *Dataset::create(std::move(rows));
-}
-
-Json model_with(Json nodes) {
-  return {{"graph",
-           {{"input", {{"shape", {4}}}},
-            {"nodes", std::move(nodes)},
-            {"loss", {{"type", "softmax_cross_entropy"}}}}}};
-}
-
-FitTask make_task() {
-  FitTask task;
-  task.model = model_with({{{"id", "fc1"}, {"op", "dense"}, {"units", 8}},
-                           {{"id", "act"}, {"op", "relu"}},
-                           {{"id", "drop"}, {"op", "dropout"}, {"p", 0.2}},
-                           {{"id", "fc2"}, {"op", "dense"}, {"units", 2}}});
-  task.local.epochs = 3;
-  task.local.batch_size = 8;
-  task.local.optimizer.lr = 0.1;
-  task.seed = 5;
-  return task;
-}
-
-StateDict start_of(const FitTask& task) {
-  return graph_from_model(task.model)->initial_state(1);
-}
+using training::make_data;
+using training::make_task;
+using training::model_with;
+using training::start_of;
 
 GraphTrainer make_trainer(std::int64_t count = 100) {
   return GraphTrainer({.train = make_data(count), .holdout = make_data(40, 2)});
@@ -79,7 +44,7 @@ TEST(GraphTrainer, LearnsAndReportsTheLastEpoch) {
 TEST(GraphTrainer, EqualTasksGiveEqualBitsAndAnotherSeedOther) {
   FitTask task = make_task();
   task.local.mu = 0.1;
-  task.local.optimizer.momentum = 0.9;
+  task.local.optimizer.rule = SgdSettings{.momentum = 0.9};
   const StateDict start = start_of(task);
   GraphTrainer trainer = make_trainer();
   GraphTrainer other = make_trainer();
@@ -169,6 +134,110 @@ TEST(GraphTrainer, ReportsProgressAboutAHundredTimesAndAtTheEnd) {
   EXPECT_LE(reports.size(), 110U);
   EXPECT_EQ(reports.back().steps_done, 1300);
   EXPECT_EQ(reports.back().steps_total, 1300);
+}
+
+TEST(GraphTrainer, ProgressTellsTheEpochAndTheRate) {
+  FitTask task = make_task();
+  std::chrono::steady_clock::time_point now;
+  GraphTrainer trainer({.train = make_data(100), .holdout = {}}, {.clock = [&] {
+                         now += std::chrono::seconds(1);
+                         return now;
+                       }});
+  std::vector<FitProgress> reports;
+  ASSERT_TRUE(trainer.fit(start_of(task), task, {},
+                          [&](const FitProgress& progress) { reports.push_back(progress); }));
+  ASSERT_EQ(reports.size(), 39U);
+  EXPECT_EQ(reports[0].epoch, 1);
+  EXPECT_EQ(reports[12].epoch, 1);
+  EXPECT_EQ(reports[13].epoch, 2);
+  EXPECT_EQ(reports[38].epoch, 3);
+  // The clock is asked once a report.
+  EXPECT_EQ(reports[0].examples_per_second, 8.0);
+  EXPECT_EQ(reports[12].examples_per_second, 100.0 / 13);
+  EXPECT_EQ(reports[38].examples_per_second, 300.0 / 39);
+}
+
+TEST(GraphTrainer, GivesTheMetricsOfEveryEpochWithTheHoldoutWhenAskedTo) {
+  FitTask task = make_task();
+  task.local.max_steps = 28;  // two epochs and two steps
+  const StateDict start = start_of(task);
+  GraphTrainer plain({.train = make_data(100), .holdout = make_data(40, 2)});
+  GraphTrainer asked({.train = make_data(100), .holdout = make_data(40, 2)},
+                     {.holdout_each_epoch = true});
+  const auto without = plain.fit(start, task, {}, {});
+  const auto with = asked.fit(start, task, {}, {});
+  ASSERT_TRUE(without && with);
+  EXPECT_TRUE(without->state == with->state);
+  ASSERT_EQ(with->epochs.size(), 3U);
+  for (std::size_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(with->epochs[i].epoch, static_cast<std::int64_t>(i + 1));
+    EXPECT_EQ(with->epochs[i].examples, i < 2 ? 100 : 16);
+    EXPECT_EQ(with->epochs[i].loss, without->epochs[i].loss);
+    EXPECT_TRUE(with->epochs[i].accuracy.has_value());
+    EXPECT_TRUE(without->epochs[i].holdout.empty());
+  }
+  EXPECT_LT(with->epochs[1].loss, with->epochs[0].loss);
+  EXPECT_EQ(with->metrics.at("loss"), with->epochs[2].loss);
+  EXPECT_EQ(with->metrics.at("accuracy"), *with->epochs[2].accuracy);
+  EXPECT_EQ(with->epochs[2].holdout, asked.evaluate(with->state, task, {})->metrics);
+  task.local.max_steps = 13;
+  EXPECT_EQ(with->epochs[0].holdout,
+            asked.evaluate(asked.fit(start, task, {}, {})->state, task, {})->metrics);
+}
+
+class TimeBudget : public testing::Test {
+ protected:
+  // A step takes a second.
+  Result<FitResult> fit(const FitTask& task) {
+    now_ = {};
+    return trainer_.fit(start_of(task), task, {},
+                        [&](const FitProgress&) { now_ += std::chrono::seconds(1); });
+  }
+
+  std::chrono::steady_clock::time_point now_;
+  GraphTrainer trainer_{{.train = make_data(100), .holdout = {}}, {.clock = [&] { return now_; }}};
+};
+
+TEST_F(TimeBudget, GivesThePartialWorkWithTheStepsDone) {
+  FitTask task = make_task();
+  task.local.max_steps = 5;
+  const auto five = fit(task);
+  ASSERT_TRUE(five);
+  EXPECT_TRUE(five->complete);
+  task.local.max_steps = 0;
+  task.local.max_seconds = 3.5;
+  const auto partial = fit(task);
+  ASSERT_TRUE(partial) << partial.error().message;
+  EXPECT_FALSE(partial->complete);
+  // The time is looked at before the report that moves this clock.
+  EXPECT_EQ(partial->steps, 5);
+  EXPECT_TRUE(partial->state == five->state);
+  EXPECT_EQ(partial->metrics, five->metrics);
+  EXPECT_EQ(partial->examples, 100);
+}
+
+TEST_F(TimeBudget, TheEarlierOfTheTwoBudgetsEndsIt) {
+  FitTask task = make_task();
+  task.budget = std::chrono::milliseconds(1500);
+  EXPECT_EQ(fit(task)->steps, 3);
+  task.local.max_seconds = 100;
+  EXPECT_EQ(fit(task)->steps, 3);
+  task.local.max_seconds = 1;
+  EXPECT_EQ(fit(task)->steps, 2);
+  task.local.max_seconds = 1000;
+  task.budget = std::chrono::seconds(1000);
+  const auto whole = fit(task);
+  EXPECT_EQ(whole->steps, 39);
+  EXPECT_TRUE(whole->complete);
+}
+
+TEST_F(TimeBudget, WithoutTimeForAStepThereIsNoResult) {
+  FitTask task = make_task();
+  task.budget = std::chrono::milliseconds(0);
+  const auto none = fit(task);
+  ASSERT_FALSE(none);
+  EXPECT_EQ(none.error().code, ErrorCode::kDeadlineExceeded);
+  EXPECT_EQ(none.error().reason, "no_time");
 }
 
 TEST(GraphTrainer, ALossThatBlowsUpIsAnErrorThatNamesTheStep) {

@@ -3,10 +3,9 @@
 #include <gmock/gmock.h>
 #include <zlib.h>
 
-#include <filesystem>
 #include <string>
 
-#include "core/base/file.h"
+#include "tests/core/train/data_support.h"
 
 namespace muster {
 namespace {
@@ -116,22 +115,7 @@ TEST(Idx, RefusesDamagedGzip) {
   EXPECT_THAT(error_of(std::string("\x1f\x8b") + std::string(100, 'x')), HasSubstr("gzip data"));
 }
 
-class IdxFiles : public testing::Test {
- protected:
-  void SetUp() override {
-    std::string pattern = (std::filesystem::temp_directory_path() / "muster-idx-XXXXXX").string();
-    ASSERT_NE(mkdtemp(pattern.data()), nullptr);
-    folder_ = pattern;
-  }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
-
-  std::filesystem::path file(const std::string& name, const std::string& content) {
-    EXPECT_TRUE(write_file_durably(folder_ / name, as_bytes(content)));
-    return folder_ / name;
-  }
-
-  std::filesystem::path folder_;
-};
+class IdxFiles : public FolderTest {};
 
 TEST_F(IdxFiles, ImagesAndLabelsBecomeADatasetOfBytesOver255) {
   const auto data = load_idx(file("images", idx({2, 1, 2}, std::string("\x00\xff\x33\x01", 4))),
@@ -143,6 +127,13 @@ TEST_F(IdxFiles, ImagesAndLabelsBecomeADatasetOfBytesOver255) {
   std::vector<float> features(4);
   data->copy_features(std::vector<std::int64_t>{1, 0}, features);
   EXPECT_THAT(features, testing::ElementsAre(0.2F, 1.0F / 255.0F, 0.0F, 1.0F));
+}
+
+TEST_F(IdxFiles, AnotherScaleDividesByIt) {
+  const auto data = load_idx(file("images", idx({1, 1, 2}, std::string("\x02\xff", 2))),
+                             file("labels", idx({1}, std::string("\x03", 1))), 1);
+  ASSERT_TRUE(data) << data.error().message;
+  EXPECT_THAT(features_of(*data), testing::ElementsAre(2, 255));
 }
 
 TEST_F(IdxFiles, RefusesCountsThatDifferNamingBoth) {

@@ -7,7 +7,6 @@
 #include "core/graph/graph_run.h"
 #include "core/train/evaluate.h"
 #include "core/train/graph_trainer.h"
-#include "core/train/sgd.h"
 #include "tests/support/vectors.h"
 
 namespace muster {
@@ -61,6 +60,11 @@ FitTask task_of(const Json& test, const Model& model, std::int64_t steps) {
   task.model = {{"graph", model.graph}};
   Json optimizer = test.at("hyperparameters");
   optimizer["type"] = test.at("optimizer");
+  if (optimizer.contains("beta1")) {
+    optimizer["betas"] = {optimizer.at("beta1"), optimizer.at("beta2")};
+    optimizer.erase("beta1");
+    optimizer.erase("beta2");
+  }
   task.local = *local_settings_from_json({{"epochs", 1000},
                                           {"max_steps", steps},
                                           {"batch_size", test.at("batch_size")},
@@ -71,11 +75,11 @@ FitTask task_of(const Json& test, const Model& model, std::int64_t steps) {
   return task;
 }
 
-class LocalSgd : public testing::TestWithParam<const char*> {};
+class LocalOptimizer : public testing::TestWithParam<const char*> {};
 
 // A fit of s steps has the weights of the reference after step s; the mean training loss of its
 // last epoch is that of the batches before their steps.
-TEST_P(LocalSgd, TrainerMatchesTheReferenceAfterEveryStep) {
+TEST_P(LocalOptimizer, TrainerMatchesTheReferenceAfterEveryStep) {
   const Json file = vectors::load(GetParam());
   ASSERT_FALSE(file.at("cases").empty());
   for (const Json& test : file.at("cases")) {
@@ -115,8 +119,9 @@ TEST_P(LocalSgd, TrainerMatchesTheReferenceAfterEveryStep) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Vectors, LocalSgd,
-                         testing::Values("local_sgd_softmax.json", "local_sgd_mlp.json"));
+INSTANTIATE_TEST_SUITE_P(Vectors, LocalOptimizer,
+                         testing::Values("local_sgd_softmax.json", "local_sgd_mlp.json",
+                                         "local_adam.json"));
 
 }  // namespace
 }  // namespace muster

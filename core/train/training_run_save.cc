@@ -1,0 +1,132 @@
+// The saved form of a run; training_run.h describes it.
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <string>
+#include <utility>
+
+#include "core/tensor/safetensors.h"
+#include "core/train/training_run.h"
+
+namespace muster {
+namespace {
+
+constexpr std::string_view kRunKey = "run";
+constexpr std::string_view kWeights = "w";
+// Names of tensors and the JSON of a thousand epochs.
+constexpr std::uint64_t kMostHeaderBytes = std::uint64_t{16} << 20;
+
+Error bad_run(const std::string& message) {
+  return {ErrorCode::kInvalidArgument, "saved run: " + message, "bad_saved_run"};
+}
+
+// The header of the layout, and metadata in front of its tensors.
+std::string header_with(const StateLayout& layout, const std::string& run) {
+  constexpr std::size_t kLengthBytes = 8;
+  constexpr std::size_t kAlignment = 64;
+  std::string header = safetensors_header(layout);
+  header.erase(header.find_last_not_of(' ') + 1);
+  std::string metadata =
+      "\"" + std::string(kMetadataName) + "\":" + Json{{std::string(kRunKey), run}}.dump();
+  if (!layout.tensors().empty()) metadata += ',';
+  header.insert(kLengthBytes + 1, metadata);
+  header.append((kAlignment - header.size() % kAlignment) % kAlignment, ' ');
+  std::array<std::byte, kLengthBytes> length{};
+  store_le64(header.size() - kLengthBytes, length);
+  std::memcpy(header.data(), length.data(), length.size());
+  return header;
+}
+
+// Of all the tensors of a run: those of `layout` once for the weights and once for each moment.
+Result<LayoutPtr> layout_of_all(const StateLayout& layout, const std::vector<Moment>& moments) {
+  std::vector<StateLayout::Entry> entries;
+  const auto add = [&](std::string_view part) {
+    for (const TensorSpec& spec : layout.tensors()) {
+      entries.push_back({std::string(part) + "/" + spec.name, spec.shape});
+    }
+  };
+  add(kWeights);
+  for (const Moment& moment : moments) add(moment.name);
+  return StateLayout::create(std::move(entries));
+}
+
+void append(Bytes& file, ByteView bytes) {
+  file.insert(file.end(), bytes.begin(), bytes.end());
+}
+
+// Takes the part's tensors out of the state of all.
+Status take_part(const StateDict& all, std::string_view part, StateDict& state) {
+  for (const TensorSpec& spec : state.layout().tensors()) {
+    const std::span<const float> from = all.tensor(std::string(part) + "/" + spec.name);
+    std::copy(from.begin(), from.end(), state.tensor(spec).begin());
+  }
+  if (auto finite = check_finite(state.layout(), state.values()); !finite) {
+    return bad_run(std::string(part) + ": " + finite.error().message);
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<Bytes> TrainingRun::save() const {
+  if (failure_) return *failure_;
+  const std::vector<Moment>& moments = optimizer_->moments();
+  MUSTER_TRY_IN("save a run", const LayoutPtr layout, layout_of_all(w_.layout(), moments));
+  const std::string header = header_with(*layout, saved_json().dump());
+  Bytes file;
+  file.reserve(header.size() + static_cast<std::size_t>(layout->num_elements()) * sizeof(float));
+  append(file, as_bytes(header));
+  for (const TensorSpec& spec : layout->tensors()) {
+    const std::size_t slash = spec.name.find('/');
+    const std::string_view part = std::string_view(spec.name).substr(0, slash);
+    const std::string_view name = std::string_view(spec.name).substr(slash + 1);
+    const StateDict* state = &w_;
+    for (std::size_t i = 0; i < moments.size(); ++i) {
+      if (moments[i].name == part) state = &optimizer_state_.moments[i];
+    }
+    append(file, std::as_bytes(state->tensor(name)));
+  }
+  return file;
+}
+
+Result<TrainingRun> TrainingRun::restore(const Graph& graph, const Dataset& data,
+                                         const StateDict& start, ByteView saved,
+                                         TrainingRunOptions options) {
+  const SafetensorsLimits limits{.header_bytes = kMostHeaderBytes};
+  const auto header = parse_safetensors_header(saved, saved.size(), limits);
+  if (!header) return bad_run(header.error().message);
+  const auto text = header->metadata.find(std::string(kRunKey));
+  if (header->metadata.size() != 1 || text == header->metadata.end()) {
+    return bad_run("its metadata is not the one field \"run\"");
+  }
+  const auto json = parse_json(text->second, {.bytes = kMostHeaderBytes});
+  if (!json) return bad_run(json.error().message);
+
+  // What everything else depends on: the settings.
+  const auto given = json->is_object() ? json->find("settings") : json->end();
+  if (!json->is_object() || given == json->end()) return bad_run("the field settings is missing");
+  const auto settings = local_settings_from_json(*given, "settings");
+  if (!settings) return bad_run(settings.error().message);
+  if (to_json(*settings) != *given) return bad_run("settings: a field is missing");
+
+  MUSTER_TRY(TrainingRun run, make(graph, data, start, *settings, std::move(options)));
+  if (auto read = run.read_json(*json); !read) return bad_run(read.error().message);
+
+  const std::vector<Moment>& moments = run.optimizer_->moments();
+  MUSTER_TRY(const LayoutPtr layout, layout_of_all(*graph.layout(), moments));
+  const auto all = read_state(saved, layout, limits);
+  if (!all) return bad_run(all.error().message);
+  MUSTER_TRY_STATUS(take_part(*all, kWeights, run.w_));
+  for (std::size_t i = 0; i < moments.size(); ++i) {
+    StateDict& moment = run.optimizer_state_.moments[i];
+    MUSTER_TRY_STATUS(take_part(*all, moments[i].name, moment));
+    const auto values = moment.values();
+    if (moments[i].never_negative &&
+        std::any_of(values.begin(), values.end(), [](float value) { return value < 0; })) {
+      return bad_run(std::string(moments[i].name) + " has a negative value");
+    }
+  }
+  return run;
+}
+
+}  // namespace muster
