@@ -71,6 +71,13 @@ Metrics usable(const Metrics& metrics) {
   return kept;
 }
 
+// The part of the time left that training may take. The rest is for sending: a tenth, or twice what
+// fetching the model took where that is longer, but no more than half.
+milliseconds time_to_train(Clock::duration left, Clock::duration fetching) {
+  const Clock::duration reserve = std::min(left / 2, std::max(left / 10, 2 * fetching));
+  return std::chrono::duration_cast<milliseconds>(left - reserve);
+}
+
 double loss_of(const Metrics& metrics) {
   const auto loss = metrics.find("loss");
   return loss == metrics.end() ? 0 : loss->second;
@@ -145,15 +152,18 @@ class Agent {
   }
 
   Result<Next> train(const protocol::Task& task) {
-    const auto deadline = Clock::now() + milliseconds(task.deadline_ms);
+    const auto asked = Clock::now();
+    const auto deadline = asked + milliseconds(task.deadline_ms);
     if (trainer_.num_examples() < 1)
       return decline(task, "no_data: this device holds no training examples");
     auto global = fetch(task);
     if (!global) return model_rejected(task, std::move(global).error());
     report(event(task, Kind::kTraining, "training"));
+    FitTask work = task.fit;
+    work.budget = time_to_train(deadline - Clock::now(), Clock::now() - asked);
     const TaskStop task_stop(stop_, deadline);
     auto fitted = guarded([&]() -> Result<FitResult> {
-      return trainer_.fit(*global, task.fit, task_stop.token(),
+      return trainer_.fit(*global, work, task_stop.token(),
                           [&](const FitProgress& progress) { show(task, progress); });
     });
     if (stop_.stop_requested()) return decline(task, "stopped before the training was done");
@@ -162,6 +172,11 @@ class Agent {
     if (!fitted) return decline(task, "nothing is sent: " + fitted.error().message);
     if (auto checked = check(*fitted, *global); !checked) {
       return decline(task, "nothing is sent: " + checked.error().message);
+    }
+    if (!fitted->complete) {
+      report(event(
+          task, Kind::kTraining,
+          fmt::format("the time ended after {} steps: the partial work is sent", fitted->steps)));
     }
     protocol::UpdateStatement statement{.job = task.fit.job,
                                         .round = task.fit.round,

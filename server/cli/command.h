@@ -45,5 +45,6 @@ void add_job_commands(CLI::App& app, Command& shared);
 void add_round_commands(CLI::App& app, Command& shared);
 void add_device_commands(CLI::App& app, Command& shared);
 void add_model_commands(CLI::App& app, Command& shared);
+void add_fit_command(CLI::App& app, Command& shared);
 
 }  // namespace muster::cli

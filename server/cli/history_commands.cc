@@ -120,57 +120,6 @@ Status show_device(const Command& shared, const std::string& name) {
   return {};
 }
 
-struct ExportOptions {
-  std::string job;
-  std::int64_t round = 0;  // 0: the last committed one
-  std::filesystem::path file;
-};
-
-Status export_model(const Command& shared, const ExportOptions& options) {
-  std::error_code error;
-  const std::filesystem::file_status target = std::filesystem::status(options.file, error);
-  if (std::filesystem::exists(target) && !std::filesystem::is_regular_file(target)) {
-    return Error{ErrorCode::kInvalidArgument,
-                 fmt::format("{} is no regular file; name a file to write", options.file.string()),
-                 "bad_target"};
-  }
-  MUSTER_TRY(OperatorClient client, OperatorClient::open(shared.directory));
-  MUSTER_TRY(const Json job, client.get("/v1/jobs/" + options.job));
-  std::string state = job.at("global_state").get<std::string>();
-  std::int64_t round = job.at("rounds_committed").get<std::int64_t>();
-  if (options.round > 0) {
-    MUSTER_TRY(const Json row,
-               client.get(fmt::format("/v1/jobs/{}/rounds/{}", options.job, options.round)));
-    if (!row.at("state").is_string()) {
-      return Error{ErrorCode::kFailedPrecondition,
-                   fmt::format("round {} of {} is {}; only a committed round has a model",
-                               options.round, options.job, row.at("phase").get<std::string>()),
-                   "not_committed"};
-    }
-    state = row.at("state").get<std::string>();
-    round = options.round;
-  }
-  if (!job.at("state_bytes").is_number()) {
-    return Error{ErrorCode::kDataLoss,
-                 fmt::format("the server has lost the state file of {}", options.job),
-                 "artefact_missing"};
-  }
-  MUSTER_TRY(const Digest digest, Digest::from_hex(state));
-  const auto bytes = job.at("state_bytes").get<std::uint64_t>();
-  MUSTER_TRY_STATUS(client.download_state(digest, bytes, options.file));
-  if (shared.json) {
-    print_json(Json{{"job", options.job},
-                    {"round", round},
-                    {"state", state},
-                    {"bytes", bytes},
-                    {"file", options.file.string()}});
-  } else {
-    print(fmt::format("wrote {}: {} after round {}, {}, SHA-256 {}\n", options.file.string(),
-                      options.job, round, bytes_text(static_cast<std::int64_t>(bytes)), state));
-  }
-  return {};
-}
-
 }  // namespace
 
 void add_round_commands(CLI::App& app, Command& shared) {
@@ -218,24 +167,6 @@ void add_device_commands(CLI::App& app, Command& shared) {
   add_json_flag(*show, shared);
   show->callback(
       [&shared, name] { shared.run = [&shared, name] { return show_device(shared, *name); }; });
-}
-
-void add_model_commands(CLI::App& app, Command& shared) {
-  CLI::App* group = add_group(app, "model", "The trained models",
-                              "muster model export fashion-mnist-1 -o model.safetensors");
-  CLI::App* save = add_command(
-      *group, "export", "Write a job's model as safetensors, checked against its digest",
-      "muster model export fashion-mnist-1 --round 10 -o model.safetensors");
-  auto options = std::make_shared<ExportOptions>();
-  save->add_option("job", options->job, "The job's id")->required();
-  save->add_option("--round", options->round, "A committed round (default: the last)")
-      ->check(CLI::Range(1, 1'000'000));
-  save->add_option("-o,--output", options->file, "File to write")->required();
-  add_directory_option(*save, shared);
-  add_json_flag(*save, shared);
-  save->callback([&shared, options] {
-    shared.run = [&shared, options] { return export_model(shared, *options); };
-  });
 }
 
 }  // namespace muster::cli

@@ -113,6 +113,7 @@ int run_program(int argc, char** argv) {
   add_round_commands(app, shared);
   add_device_commands(app, shared);
   add_model_commands(app, shared);
+  add_fit_command(app, shared);
 
   if (const Status known = check_command_words(app, argc, argv); !known) {
     fmt::print(stderr, "muster: {}\n", known.error().message);

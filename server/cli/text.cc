@@ -22,6 +22,14 @@ std::string bytes_text(std::int64_t bytes) {
   return unit == 0 ? fmt::format("{} B", bytes) : fmt::format("{:.1f} {}", value, kUnits[unit]);
 }
 
+std::string count_text(std::int64_t count) {
+  std::string text = fmt::to_string(count);
+  const std::ptrdiff_t first = count < 0 ? 1 : 0;
+  for (auto at = static_cast<std::ptrdiff_t>(text.size()) - 3; at > first; at -= 3)
+    text.insert(text.begin() + at, ',');
+  return text;
+}
+
 std::string duration_text(std::int64_t milliseconds) {
   if (milliseconds < 1'000) return fmt::format("{} ms", milliseconds);
   if (milliseconds < 60'000)

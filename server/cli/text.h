@@ -12,6 +12,7 @@
 namespace muster::cli {
 
 std::string bytes_text(std::int64_t bytes);            // "15.9 MB"
+std::string count_text(std::int64_t count);            // "1,663,370"
 std::string duration_text(std::int64_t milliseconds);  // "850 ms", "12.4 s", "1:05", "2:03:09"
 std::string time_text(std::int64_t unix_ms);           // "2026-01-31 12:00:05" in UTC; "-" for 0
 // A metric of an object, or "-": metric_text(round["metrics"], "test_accuracy").

@@ -1,52 +1,80 @@
 #include <benchmark/benchmark.h>
 
-#include <numeric>
-#include <vector>
+#include <charconv>
+#include <cstdio>
+#include <string>
+#include <string_view>
 
-#include "core/base/random.h"
-#include "core/graph/graph_run.h"
-#include "core/graph/model.h"
-#include "core/train/graph_trainer.h"
+#include "tests/bench/train_cases.h"
 
-// Training examples a second through GraphTrainer (batch loading, forward, backward and SGD step)
-// on one thread, on generated images of 28 x 28 bytes.
-namespace muster {
+// Training examples a second: batch loading, forward, backward and SGD step, through TrainingRun as
+// in any training.
+//
+//   train_bench [options of Google Benchmark]      rows MODEL/BATCH/THREADS
+//   train_bench --one_step=MODEL/BATCH/FOLDER      writes what compare_torch.py checks against
+namespace muster::bench {
 namespace {
 
-LocalData make_images(std::int64_t count) {
-  DatasetRows rows;
-  rows.shape = {28, 28};
-  Random random(1);
-  for (std::int64_t i = 0; i < count * 784; ++i) {
-    rows.bytes.push_back(static_cast<std::uint8_t>(random.below(256)));
+void train(benchmark::State& state, const TrainCase& chosen) {
+  EndlessTraining training(chosen, state.range(0), static_cast<int>(state.range(1)));
+  // The first step touches the memory.
+  for (int i = 0; i < 2; ++i) {
+    if (const Status status = training.step(); !status)
+      state.SkipWithError(status.error().message.c_str());
   }
-  for (std::int64_t i = 0; i < count; ++i) {
-    rows.labels.push_back(static_cast<std::int32_t>(random.below(10)));
-  }
-  return {.train = *Dataset::create(std::move(rows)), .holdout = {}};
-}
-
-void train(benchmark::State& state, const char* preset) {
-  constexpr std::int64_t kExamples = 6000;
-  GraphTrainer trainer(make_images(kExamples));
-  FitTask task;
-  task.model = *resolve_model({{"preset", preset}});
-  task.local.batch_size = state.range(0);
-  task.local.optimizer.lr = 0.01;
-  const Graph graph = *graph_from_model(task.model);
-  const StateDict global = graph.initial_state(1);
   for (auto _ : state) {
-    auto result = trainer.fit(global, task, {}, {});
-    if (!result) state.SkipWithError(result.error().message.c_str());
-    benchmark::DoNotOptimize(result);
+    if (const Status status = training.step(); !status) {
+      state.SkipWithError(status.error().message.c_str());
+      break;
+    }
   }
-  state.SetItemsProcessed(state.iterations() * kExamples);
+  // Every batch is full: the examples of each case are a multiple of all batch sizes.
+  state.SetItemsProcessed(state.iterations() * state.range(0));
 }
 
-BENCHMARK_CAPTURE(train, logistic, "logistic")->Arg(10)->Arg(32)->Arg(64)->Arg(256);
-BENCHMARK_CAPTURE(train, two_nn, "2nn")->Arg(10)->Arg(32)->Arg(64)->Arg(256);
+void register_all() {
+  for (const TrainCase& chosen : train_cases()) {
+    auto* rows =
+        benchmark::RegisterBenchmark(std::string(chosen.name).c_str(),
+                                     [&chosen](benchmark::State& state) { train(state, chosen); });
+    rows->UseRealTime()->Unit(benchmark::kMicrosecond);
+    for (const std::int64_t batch : {10, 32, 64, 256}) rows->Args({batch, 1});
+    if (chosen.name == "fedavg_cnn") rows->Args({64, 2});
+  }
+}
+
+// Returns the exit code.
+int one_step(std::string_view what) {
+  const std::size_t first = what.find('/');
+  const std::size_t second = what.find('/', first + 1);
+  const TrainCase* chosen = find_train_case(what.substr(0, first));
+  std::int64_t batch = 0;
+  if (second != std::string_view::npos)
+    std::from_chars(what.data() + first + 1, what.data() + second, batch);
+  if (chosen == nullptr || batch < 1) {
+    std::fprintf(stderr, "train_bench: wanted --one_step=MODEL/BATCH/FOLDER\n");
+    return 2;
+  }
+  const Result<Json> result = write_one_step(*chosen, batch, std::string(what.substr(second + 1)));
+  if (!result) {
+    std::fprintf(stderr, "train_bench: %s\n", result.error().message.c_str());
+    return 1;
+  }
+  std::printf("%s\n", result->dump().c_str());
+  return 0;
+}
 
 }  // namespace
-}  // namespace muster
+}  // namespace muster::bench
 
-BENCHMARK_MAIN();
+int main(int argc, char** argv) {
+  constexpr std::string_view kOneStep = "--one_step=";
+  if (argc == 2 && std::string_view(argv[1]).starts_with(kOneStep))
+    return muster::bench::one_step(std::string_view(argv[1]).substr(kOneStep.size()));
+  muster::bench::register_all();
+  benchmark::Initialize(&argc, argv);
+  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
+  benchmark::RunSpecifiedBenchmarks();
+  benchmark::Shutdown();
+  return 0;
+}

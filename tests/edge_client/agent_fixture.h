@@ -20,22 +20,28 @@ namespace muster::testing {
 class TinyTrainer final : public LocalTrainer {
  public:
   std::int64_t num_examples() const override { return examples; }
-  Result<FitResult> fit(const StateDict& global, const FitTask&, std::stop_token stop,
+  Result<FitResult> fit(const StateDict& global, const FitTask& task, std::stop_token stop,
                         const std::function<void(const FitProgress&)>& progress) override {
     ++fits;
+    budget_ms = task.budget ? task.budget->count() : -1;
     StateDict state = global.clone();
     for (float& value : state.values()) value += 1;
     if (fit_hook) MUSTER_TRY_STATUS(fit_hook(state, stop));
     progress({1, 1, 0.25});
-    return FitResult{
-        std::move(state), 5, 1, {{"loss", 0.25}, {"broken", std::nan("")}, {"bad name", 1}}};
+    return FitResult{.state = std::move(state),
+                     .examples = 5,
+                     .steps = 1,
+                     .metrics = {{"loss", 0.25}, {"broken", std::nan("")}, {"bad name", 1}},
+                     .complete = complete};
   }
   Result<EvaluateResult> evaluate(const StateDict&, const FitTask&, std::stop_token) override {
     return EvaluateResult{7, {{"loss", 0.5}}};
   }
 
   std::int64_t examples = 5;
+  bool complete = true;
   std::atomic<int> fits = 0;
+  std::atomic<std::int64_t> budget_ms = -1;  // of the last task; -1: none
   std::function<Status(StateDict&, std::stop_token)> fit_hook;
 };
 

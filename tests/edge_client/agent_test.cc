@@ -220,6 +220,25 @@ TEST_F(AgentTest, TrainingEndsAtTheDeadlineAndSendsNothing) {
   EXPECT_TRUE(uploads().empty());
 }
 
+TEST_F(AgentTest, TrainingGetsTheTimeLeftLessSomeForSending) {
+  start();
+  (void)wait_for(Kind::kUploaded);
+  EXPECT_TRUE(stop());
+  // Of 60 s; half is the least, however long fetching took.
+  EXPECT_LE(trainer_.budget_ms, 54'000);
+  EXPECT_GE(trainer_.budget_ms, 10'000);
+}
+
+TEST_F(AgentTest, PartialWorkIsSent) {
+  trainer_.complete = false;
+  start();
+  EXPECT_THAT(wait_for(Kind::kTraining).text, HasSubstr("training"));
+  EXPECT_THAT(wait_for(Kind::kTraining).text, HasSubstr("ended after 1 steps"));
+  (void)wait_for(Kind::kUploaded);
+  EXPECT_TRUE(stop());
+  EXPECT_EQ(uploads(), std::vector{trained_digest()});
+}
+
 TEST_F(AgentTest, E13_StopsWithinASecondInALongPoll) {
   Gate polled;
   on_checkin_ = [&](const ScriptedRequest&) {

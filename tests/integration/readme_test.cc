@@ -261,6 +261,9 @@ TEST(Json, OfEveryCommandThatHasItParses) {
       {{"device", "list"}, {{}, "devices"}},
       {{"device", "show"}, {{"device-0"}, "certificate"}},
       {{"model", "export"}, {{"small-1", "-o", model}, "state"}},
+      {{"model", "init"}, {{job, "-o", model}, "state"}},
+      {{"model", "show"}, {{job}, "nodes"}},
+      {{"fit"}, {{job, "--data", "csv:" + csv + ";target=label", "-o", model}, "epochs"}},
       {{"job", "submit"}, {}},
       {{"job", "watch"}, {}},
       {{"job", "stop"}, {}}};

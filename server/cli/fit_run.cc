@@ -1,0 +1,242 @@
+#include "server/cli/fit_run.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+
+#include "core/base/file.h"
+#include "core/base/random.h"
+#include "core/graph/model.h"
+#include "core/train/data_spec.h"
+#include "core/train/evaluate.h"
+#include "core/train/standardizer.h"
+#include "core/train/training_run.h"
+#include "server/cli/fit_display.h"
+#include "server/cli/model_source.h"
+
+namespace muster::cli {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+constexpr std::chrono::seconds kCheckpointEvery{10};
+
+double seconds_of(Clock::duration time) {
+  return std::chrono::duration<double>(time).count();
+}
+
+// A file that a user named and that is not there is wrong input.
+Error wrong_input(Error error, const std::string& what) {
+  if (error.code == ErrorCode::kNotFound) error.code = ErrorCode::kInvalidArgument;
+  return with_context(std::move(error), what);
+}
+
+// All of the examples, as the server reads a job's test data.
+Result<Dataset> load_test_data(const std::string& text) {
+  MUSTER_TRY(DataSpec spec, parse_data_spec(text));
+  spec.holdout = 0;
+  MUSTER_TRY(LocalData data, load_data(spec));
+  return std::move(data.train);
+}
+
+Status check_settings(const LocalSettings& saved, const LocalSettings& wanted) {
+  const Json found = to_json(saved);
+  const Json asked = to_json(wanted);
+  for (const auto& [key, value] : asked.items()) {
+    if (found.at(key) == value) continue;
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("it was made with local.{} {}, the job now has {}", key,
+                             found.at(key).dump(), value.dump()),
+                 "bad_checkpoint"};
+  }
+  return {};
+}
+
+// One training with its clocks.
+class Fit {
+ public:
+  Fit(const FitInputs& inputs, const FitOptions& options, const std::stop_token& stop)
+      : inputs_(inputs), options_(options), stop_(stop) {}
+
+  Result<FitOutcome> run(Workers& workers) {
+    MUSTER_TRY(TrainingRun run, begin(workers));
+    first_example_ = run.examples_done();
+    const std::int64_t size = inputs_.data.train.size();
+    const std::int64_t batch = std::min(inputs_.job.local.batch_size, size);
+    const std::int64_t steps_per_epoch = (size + batch - 1) / batch;
+    epochs_ = (run.total_steps() + steps_per_epoch - 1) / steps_per_epoch;
+    FitDisplay display(inputs_.job.name, epochs_, run.total_steps());
+    first_step_ = run.steps();
+    while (!run.done()) MUSTER_TRY_STATUS(step(run, display));
+    display.clear();
+    const bool interrupted = ending_ && run.steps() < run.total_steps();
+    ending_ = false;
+    const std::int64_t trained = run.examples_done() - first_example_;
+    if (!options_.checkpoint.empty()) MUSTER_TRY_STATUS(save(run));
+    MUSTER_TRY(FitResult result, std::move(run).finish());
+    return FitOutcome{.result = std::move(result),
+                      .interrupted = interrupted,
+                      .seconds = std::move(seconds_),
+                      .training_seconds = training_seconds_,
+                      .examples_trained = trained};
+  }
+
+ private:
+  Result<TrainingRun> begin(Workers& workers) {
+    // A stop is a deadline that has come: the run then ends like one that is out of time.
+    TrainingRunOptions options{
+        .clock = [this] { return ending_ ? Clock::time_point::max() : Clock::now(); },
+        .deadline = Clock::time_point::max(),
+        .workers = &workers};
+    if (!options_.resume) {
+      return TrainingRun::create(inputs_.graph, inputs_.data.train, inputs_.start,
+                                 inputs_.job.local, derive_seed(inputs_.job.seed, {"training"}),
+                                 std::move(options));
+    }
+    const std::string file = options_.checkpoint.string();
+    const Result<MappedFile> saved = MappedFile::open(file);
+    if (!saved) return wrong_input(saved.error(), "checkpoint");
+    MUSTER_TRY_IN(file, TrainingRun run,
+                  TrainingRun::restore(inputs_.graph, inputs_.data.train, inputs_.start,
+                                       saved->bytes(), std::move(options)));
+    if (Status same = check_settings(run.settings(), inputs_.job.local); !same)
+      return with_context(std::move(same).error(), file);
+    return run;
+  }
+
+  Status step(TrainingRun& run, FitDisplay& display) {
+    const Clock::time_point began = Clock::now();
+    ending_ = stop_.stop_requested();
+    MUSTER_TRY_STATUS(run.step());
+    const double spent = seconds_of(Clock::now() - began);
+    training_seconds_ += spent;
+    epoch_seconds_ += spent;
+    if (run.epoch_ended()) return end_epoch(run, display);
+    if (display.is_due()) display.step(run.progress(), pace(run));
+    return {};
+  }
+
+  Status end_epoch(TrainingRun& run, FitDisplay& display) {
+    seconds_[run.progress().epoch] = epoch_seconds_;
+    epoch_seconds_ = 0;
+    const Clock::time_point began = Clock::now();
+    Metrics measured;
+    MUSTER_TRY_STATUS(measure(run.state(), inputs_.data.holdout, "", measured));
+    MUSTER_TRY_STATUS(measure(run.state(), inputs_.test, "test_", measured));
+    run.note_holdout(measured);
+    measuring_seconds_ = seconds_of(Clock::now() - began);
+    if (ending_) return {};
+    display.epoch(run.progress(), pace(run), measured);
+    if (options_.checkpoint.empty() || Clock::now() < next_save_ || run.done()) return {};
+    return save(run);
+  }
+
+  // Nothing after a stop: it would keep the user waiting.
+  Status measure(const StateDict& state, const Dataset& data, const std::string& prefix,
+                 Metrics& measured) {
+    if (data.size() == 0 || ending_) return {};
+    const Result<EvaluateResult> result =
+        evaluate(inputs_.graph, state, data, inputs_.metrics, stop_);
+    if (!result && result.error().code == ErrorCode::kCancelled) return {};
+    if (!result) return result.error();
+    for (const auto& [name, value] : result->metrics) {
+      if (std::isfinite(value)) measured[prefix + name] = value;
+    }
+    return {};
+  }
+
+  Status save(const TrainingRun& run) {
+    next_save_ = Clock::now() + kCheckpointEvery;
+    MUSTER_TRY(const Bytes saved, run.save());
+    return write_file_durably(options_.checkpoint, saved);
+  }
+
+  FitDisplay::Pace pace(const TrainingRun& run) const {
+    const auto steps = static_cast<double>(run.steps() - first_step_);
+    const auto examples = static_cast<double>(run.examples_done() - first_example_);
+    const double step = training_seconds_ / steps;
+    const std::int64_t epochs_left = epochs_ - run.progress().epoch + (run.epoch_ended() ? 0 : 1);
+    return {.examples_per_second = examples / training_seconds_,
+            .seconds_left = static_cast<double>(run.total_steps() - run.steps()) * step +
+                            static_cast<double>(epochs_left) * measuring_seconds_};
+  }
+
+  const FitInputs& inputs_;
+  const FitOptions& options_;
+  const std::stop_token& stop_;
+  std::map<std::int64_t, double> seconds_;
+  double training_seconds_ = 0;
+  bool ending_ = false;
+  std::int64_t epochs_ = 1;
+  std::int64_t first_step_ = 0;
+  std::int64_t first_example_ = 0;
+  double epoch_seconds_ = 0;
+  double measuring_seconds_ = 0;  // after the last epoch
+  Clock::time_point next_save_ = Clock::now() + kCheckpointEvery;
+};
+
+}  // namespace
+
+Result<FitInputs> read_fit_inputs(const FitOptions& options) {
+  MUSTER_TRY(FitJob job, read_fit_job(options.job));
+  const std::string file = options.job.string();
+  if (!options.data.empty()) job.data = options.data;
+  if (!options.test.empty()) job.test_data = options.test;
+  if (job.data.empty()) {
+    return Error{ErrorCode::kInvalidArgument,
+                 file + ": there is no training data; name it with --data or in the job's \"data\"",
+                 "bad_job"};
+  }
+  // What costs least first.
+  const bool unfitted = has_unfitted_standardizers(job.model);
+  if (!unfitted) {
+    if (const Result<Json> checked = resolve_model(job.model, "job.model"); !checked)
+      return with_context(checked.error(), file);
+  }
+  Result<LocalData> data = load_data(job.data);
+  if (!data) return wrong_input(std::move(data).error(), "training data");
+  Dataset test;
+  if (!job.test_data.empty()) {
+    Result<Dataset> loaded = load_test_data(job.test_data);
+    if (!loaded) return wrong_input(std::move(loaded).error(), "test data");
+    test = *std::move(loaded);
+  }
+  Json model = job.model;
+  if (unfitted) {
+    MUSTER_TRY_IN(file, model, fit_standardizers(job.model, data->train));
+  }
+  MUSTER_TRY_IN(file, model, resolve_model(model, "job.model"));
+  MUSTER_TRY_IN(file, Graph graph, graph_from_model(model, "job.model"));
+  if (Status fits = check_data_fits(graph, data->train); !fits)
+    return with_context(std::move(fits).error(), "training data");
+  if (Status fits = check_data_fits(graph, test); test.size() > 0 && !fits)
+    return with_context(std::move(fits).error(), "test data");
+  MetricSet metrics = default_metrics(graph.loss());
+  if (!job.metrics.is_null()) {
+    MUSTER_TRY_IN(file, metrics, metrics_from_json(job.metrics, "job.evaluation.metrics", graph));
+  }
+  StateDict start = first_state(graph, job.seed);
+  if (!options.init.empty()) {
+    Result<StateDict> given = read_state_file(options.init, graph.layout());
+    if (!given) return wrong_input(std::move(given).error(), "initial state");
+    start = *std::move(given);
+  }
+  return FitInputs{.job = std::move(job),
+                   .data = *std::move(data),
+                   .test = std::move(test),
+                   .model = std::move(model),
+                   .graph = std::move(graph),
+                   .metrics = std::move(metrics),
+                   .start = std::move(start)};
+}
+
+Result<FitOutcome> run_fit(const FitInputs& inputs, const FitOptions& options, Workers& workers,
+                           const std::stop_token& stop) {
+  if (stop.stop_requested()) {
+    return Error{ErrorCode::kCancelled, "stopped before the first step; nothing was written"};
+  }
+  return Fit(inputs, options, stop).run(workers);
+}
+
+}  // namespace muster::cli

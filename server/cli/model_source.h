@@ -1,0 +1,49 @@
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <string>
+
+#include "core/base/error.h"
+#include "core/base/json.h"
+#include "core/graph/graph.h"
+#include "core/tensor/state.h"
+
+// Where a command finds a model or a state, and where it leaves one.
+namespace muster::cli {
+
+// What a job may be long, in bytes.
+inline constexpr std::uint64_t kJobFileLimitBytes = 1 << 20;
+
+// A JSON file from outside. Errors: kInvalidArgument, reason `reason` for a file that cannot be
+// read; the message names the file.
+Result<Json> read_json_file(const std::filesystem::path& file, const std::string& reason);
+
+struct ModelSource {
+  Json model;  // resolved
+  Graph graph;
+};
+
+// The model that `source` names: a preset, or a file with a job, a model ({"preset": NAME} or
+// {"graph": {...}}) or a graph. A preset's name wins over a file of that name: write "./mlp".
+// Errors: kInvalidArgument; the message names the file, the field and the node.
+Result<ModelSource> read_model(const std::string& source);
+
+// The state that a job with this seed begins from.
+StateDict first_state(const Graph& graph, std::uint64_t seed);
+
+// A state out of a safetensors file; `expected` as in read_state.
+// Errors: as read_state and MappedFile::open; the message names the file.
+Result<StateDict> read_state_file(const std::filesystem::path& file,
+                                  const LayoutPtr& expected = nullptr);
+
+// Writes a state, and texts beside it, durably as safetensors; the old file stays when it fails.
+// Equal arguments give equal bytes; without metadata they are those of write_state.
+Status write_state_file(const std::filesystem::path& file, const StateDict& state,
+                        const std::map<std::string, std::string>& metadata = {});
+
+// What is there and no regular file (a folder, a pipe) is not replaced.
+// Errors: kInvalidArgument, reason "bad_target".
+Status check_target(const std::filesystem::path& file);
+
+}  // namespace muster::cli
