@@ -5,6 +5,8 @@ target_compile_options(muster_compiler INTERFACE
   -Wimplicit-fallthrough -Werror
   # No contraction of a*b+c behind our back: a result must not depend on how a loop was compiled.
   -ffp-contract=off
+  # errno after sqrt is read by nobody, and keeps loops with a square root from being vectorised.
+  -fno-math-errno
   -fstack-protector-strong)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
   target_compile_options(muster_compiler INTERFACE -Wthread-safety)

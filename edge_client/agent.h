@@ -64,9 +64,11 @@ struct AgentEvent {
 // A device's life: check in, do the task that comes, send it, check in again; until `stop`.
 // Survives server restarts and bad networks (back-off with jitter), its own restarts (an update
 // that was trained but not acknowledged is kept in pending/ and sent first), and refusals (a closed
-// round is dropped and logged). Takes the folder's lock: a second agent on one identity is refused
-// (kFailedPrecondition, "locked"). Ends by itself only for: stop, exit_after_tasks, a certificate
-// that the server rejects or a server that is not verified (kUnauthenticated).
+// round is dropped and logged). A trainer is told the time that is left before the round's
+// deadline, less some for sending (FitTask::budget), and the partial work of one that ends with it
+// is sent. Takes the folder's lock: a second agent on one identity is refused (kFailedPrecondition,
+// "locked"). Ends by itself only for: stop, exit_after_tasks, a certificate that the server rejects
+// or a server that is not verified (kUnauthenticated).
 Status run_agent(const DeviceIdentity& identity, LocalTrainer& trainer, const AgentOptions& options,
                  std::stop_token stop, const std::function<void(const AgentEvent&)>& report);
 

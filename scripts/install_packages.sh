@@ -2,21 +2,25 @@
 # Installs what Muster needs on Debian 12, with apt-get. Nothing happens when all of it is there.
 #   scripts/install_packages.sh         what building and the demo need
 #   scripts/install_packages.sh --test  and what the tests and the lint need
+#   scripts/install_packages.sh --bench and what the comparison with PyTorch needs
 set -euo pipefail
 
 packages=(
   g++ cmake ninja-build pkg-config git ca-certificates
-  libssl-dev libcpp-httplib-dev libasio-dev libsqlitecpp-dev libsqlite3-dev libeigen3-dev
+  libssl-dev libcpp-httplib-dev libasio-dev libsqlitecpp-dev libsqlite3-dev
   nlohmann-json3-dev libexpected-dev libcli11-dev libspdlog-dev libfmt-dev zlib1g-dev
   dataset-fashion-mnist sqlite3
 )
-test_packages=(libgtest-dev libgmock-dev libbenchmark-dev clang-format clang-tidy openssl curl
+test_packages=(libgtest-dev libgmock-dev libbenchmark-dev libeigen3-dev clang-format clang-tidy openssl curl
                python3 procps)
+
+bench_packages=(python3-torch python3-numpy libopenblas0-pthread)
 
 case "${1:-}" in
   --test) packages+=("${test_packages[@]}") ;;
+  --bench) packages+=("${test_packages[@]}" "${bench_packages[@]}") ;;
   "") ;;
-  *) echo "usage: scripts/install_packages.sh [--test]" >&2; exit 2 ;;
+  *) echo "usage: scripts/install_packages.sh [--test|--bench]" >&2; exit 2 ;;
 esac
 
 missing=()

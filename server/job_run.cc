@@ -6,7 +6,7 @@
 #include "core/graph/model.h"
 #include "core/tensor/safetensors.h"
 #include "core/train/batch.h"
-#include "core/train/data_spec.h"
+#include "core/train/data/data_spec.h"
 
 namespace muster {
 

@@ -11,7 +11,7 @@
 #include "core/round/round_machine.h"
 #include "core/strategy/job.h"
 #include "core/tensor/state.h"
-#include "core/train/dataset.h"
+#include "core/train/data/dataset.h"
 #include "storage/rows.h"
 #include "storage/store.h"
 

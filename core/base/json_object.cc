@@ -71,7 +71,7 @@ void JsonObject::wrong_type(std::string_view key, const Json& found, std::string
 
 // The value of a field, or nullptr: missing, or an error came before.
 const Json* JsonObject::take(std::string_view key, bool required) {
-  known_.emplace_back(key);
+  if (std::find(known_.begin(), known_.end(), key) == known_.end()) known_.emplace_back(key);
   if (error_) return nullptr;
   const auto found = json_.find(key);
   if (found != json_.end()) return &*found;

@@ -5,67 +5,10 @@
 
 #include "core/base/bytes.h"
 #include "core/base/digest.h"
+#include "core/base/exact_math.h"
 
-// log, exp and cos differ in their last bits between C libraries, and even between processors with
-// one library. The three below use only operations that IEEE 754 fixes (+ - * / sqrt, scaling by
-// powers of two), so that normal() and gamma() give the same bits everywhere. Their relative error
-// is a few units in the last place.
 namespace muster {
 namespace {
-
-constexpr double kPi = 3.14159265358979323846;
-constexpr double kLn2High = 0x1.62e42fee00000p-1;  // 32 bits, so that k * kLn2High is exact
-constexpr double kLn2Low = 0x1.a39ef35793c76p-33;
-
-// x > 0. With x = m 2^k and s = (m-1)/(m+1): log x = k log 2 + 2 (s + s^3/3 + s^5/5 + ...), |s| <
-// 0.172.
-double exact_log(double x) {
-  int exponent = 0;
-  double mantissa = std::frexp(x, &exponent);  // in [1/2, 1)
-  if (mantissa < 0x1.6a09e667f3bcdp-1) {       // sqrt(1/2)
-    mantissa *= 2;
-    --exponent;
-  }
-  const double s = (mantissa - 1) / (mantissa + 1);
-  const double s2 = s * s;
-  double series = 0;
-  for (int power = 23; power >= 3; power -= 2) series = (series + 1.0 / power) * s2;
-  const double k = exponent;
-  return k * kLn2High + (k * kLn2Low + 2 * (s + s * series));
-}
-
-// With x = k log 2 + r, |r| <= log(2)/2: 2^k times the Taylor series of exp r.
-double exact_exp(double x) {
-  if (x < -745.2) return 0;
-  if (x > 709.7) x = 709.7;
-  const double k = std::floor(x / (kLn2High + kLn2Low) + 0.5);
-  const double r = (x - k * kLn2High) - k * kLn2Low;
-  double series = 1;
-  for (int n = 14; n >= 1; --n) series = 1 + series * r / n;
-  return std::ldexp(series, static_cast<int>(k));
-}
-
-// cos(2 pi t), t in [0, 1). t - q/4 is exact and in [-1/8, 1/8]; there the Taylor series are short.
-double exact_cos_of_turns(double t) {
-  const int quarter = static_cast<int>(4 * t + 0.5);
-  const double x = 2 * kPi * (t - quarter / 4.0);
-  const double x2 = x * x;
-  double cosine = 1;
-  for (int n = 18; n >= 2; n -= 2) cosine = 1 - cosine * x2 / (n * (n - 1));
-  double sine = 1;
-  for (int n = 19; n >= 3; n -= 2) sine = 1 - sine * x2 / (n * (n - 1));
-  sine *= x;
-  switch (quarter % 4) {
-    case 0:
-      return cosine;
-    case 1:
-      return -sine;
-    case 2:
-      return -cosine;
-    default:
-      return sine;
-  }
-}
 
 std::uint64_t split_mix(std::uint64_t& state) {
   state += 0x9e3779b97f4a7c15;

@@ -1,6 +1,7 @@
 #include "core/base/workers.h"
 
 #include <algorithm>
+#include <system_error>
 
 namespace muster {
 namespace {
@@ -33,8 +34,12 @@ void wait_for_change(const std::atomic<T>& value, T old, int looks) {
 Workers::Workers(int count)
     : looks_(count <= static_cast<int>(std::thread::hardware_concurrency()) ? kLooks : 0) {
   threads_.reserve(static_cast<std::size_t>(std::max(count, 1)) - 1);
-  for (int worker = 1; worker < count; ++worker) {
-    threads_.emplace_back([this, worker] { serve(worker); });
+  try {
+    for (int worker = 1; worker < count; ++worker) {
+      threads_.emplace_back([this, worker] { serve(worker); });
+    }
+  } catch (const std::system_error&) {
+    // No more threads to be had: fewer do the same work, more slowly.
   }
 }
 

@@ -16,7 +16,8 @@ namespace muster {
 // loop for some microseconds, then sleep.
 class Workers {
  public:
-  // `count` workers, the caller among them; at least 1.
+  // `count` workers, the caller among them; at least 1, and fewer where the system gives no more
+  // threads.
   explicit Workers(int count = 1);
   ~Workers();
   Workers(const Workers&) = delete;

@@ -5,6 +5,14 @@
 namespace muster {
 
 std::int64_t SharedPlan::place() {
+  if (buffers_.size() > kMostSharing) {
+    std::int64_t end = 0;
+    for (Buffer& buffer : buffers_) {
+      buffer.offset = end;
+      end = std::min(end + buffer.size, ArenaPlan::kMost);
+    }
+    return end;
+  }
   std::vector<std::size_t> by_size(buffers_.size());
   std::iota(by_size.begin(), by_size.end(), std::size_t{0});
   std::stable_sort(by_size.begin(), by_size.end(), [&](std::size_t a, std::size_t b) {

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
-#include <new>
 #include <vector>
 
 namespace muster {
@@ -41,13 +39,10 @@ class ArenaPlan {
 // 2020, "greedy by size").
 class SharedPlan {
  public:
-  // A buffer of per_example * batch floats, used from step `first` to step `last`; returns its
-  // number.
-  std::size_t add(std::int64_t per_example, std::int64_t batch, std::int64_t first,
-                  std::int64_t last) {
-    ArenaPlan size;
-    size.take(per_example, batch, 0);
-    buffers_.push_back({.size = size.total(), .first = first, .last = last});
+  // A buffer of `floats` (a total of an ArenaPlan), used from step `first` to step `last`; returns
+  // its number.
+  std::size_t add(std::int64_t floats, std::int64_t first, std::int64_t last) {
+    buffers_.push_back({.size = floats, .first = first, .last = last});
     return buffers_.size() - 1;
   }
 
@@ -57,6 +52,10 @@ class SharedPlan {
   std::int64_t offset(std::size_t buffer) const { return buffers_[buffer].offset; }
 
  private:
+  // Placing takes time that grows with the square of the buffers; so many take milliseconds. More
+  // of them do not share.
+  static constexpr std::size_t kMostSharing = 4096;
+
   struct Buffer {
     std::int64_t size = 0;
     std::int64_t first = 0;
@@ -65,17 +64,5 @@ class SharedPlan {
   };
   std::vector<Buffer> buffers_;
 };
-
-struct FreeArena {
-  void operator()(float* arena) const { ::operator delete (arena, std::align_val_t{64}); }
-};
-using Arena = std::unique_ptr<float[], FreeArena>;
-
-// Not set to zero; null when there is no memory.
-inline Arena make_arena(std::int64_t floats) {
-  const std::size_t bytes =
-      std::max<std::size_t>(static_cast<std::size_t>(floats), 16) * sizeof(float);
-  return Arena(static_cast<float*>(::operator new (bytes, std::align_val_t{64}, std::nothrow)));
-}
 
 }  // namespace muster

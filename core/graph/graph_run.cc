@@ -79,7 +79,8 @@ GraphRun::GraphRun(GraphRun&&) noexcept = default;
 GraphRun& GraphRun::operator=(GraphRun&&) noexcept = default;
 GraphRun::~GraphRun() = default;
 
-Result<GraphRun> GraphRun::create(const Graph& graph, const GraphRunOptions& options) {
+Result<std::unique_ptr<GraphRun::Parts>> GraphRun::Parts::plan(const Graph& graph,
+                                                               const GraphRunOptions& options) {
   if (options.max_batch < 1) {
     return Error{
         ErrorCode::kInvalidArgument,
@@ -93,8 +94,19 @@ Result<GraphRun> GraphRun::create(const Graph& graph, const GraphRunOptions& opt
   parts->find_boundaries();
   MUSTER_TRY_STATUS(parts->make_layout());
   parts->find_differentiated(options);
-  MUSTER_TRY_STATUS(parts->allocate(options));
+  parts->plan_arena();
+  return parts;
+}
+
+Result<GraphRun> GraphRun::create(const Graph& graph, const GraphRunOptions& options) {
+  MUSTER_TRY(auto parts, Parts::plan(graph, options));
+  MUSTER_TRY_STATUS(parts->take_arena(options));
   return GraphRun(std::move(parts));
+}
+
+Result<std::uint64_t> GraphRun::measure(const Graph& graph, const GraphRunOptions& options) {
+  MUSTER_TRY(const auto parts, Parts::plan(graph, options));
+  return static_cast<std::uint64_t>(parts->arena_floats) * sizeof(float);
 }
 
 const std::vector<std::string>& GraphRun::inputs() const {

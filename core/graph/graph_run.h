@@ -39,6 +39,10 @@ class GraphRun {
  public:
   // Errors: kInvalidArgument (unknown node, max_batch < 1); kResourceExhausted (over limit_bytes).
   static Result<GraphRun> create(const Graph& graph, const GraphRunOptions& options);
+
+  // The bytes that `create` would take for its work space, without taking them or asking for the
+  // limit. Errors: kInvalidArgument as there.
+  static Result<std::uint64_t> measure(const Graph& graph, const GraphRunOptions& options);
   GraphRun(GraphRun&&) noexcept;
   GraphRun& operator=(GraphRun&&) noexcept;
   ~GraphRun();

@@ -105,30 +105,42 @@ void GraphRun::Parts::place_gradients(ArenaPlan& plan) {
   std::vector<std::int64_t> first(tensors.size(), kNever);
   std::vector<std::int64_t> last(tensors.size(), kNever);
   for (const std::size_t output : outputs) first[output] = 0;
+  const auto floats = [&](std::size_t tensor) {
+    ArenaPlan size;
+    size.take(tensors[tensor].size, max_batch, 0);
+    return size.total();
+  };
   SharedPlan shared;
+  // Places to shift by where their buffer comes to lie.
   std::vector<std::pair<std::int64_t*, std::size_t>> places;
   for (std::size_t r = 0; r < runs.size(); ++r) {
     NodeRun& run = runs[runs.size() - 1 - r];
     const auto step = static_cast<std::int64_t>(r);
     last[run.output] = step;
+    ArenaPlan spares;  // one buffer for all of the node
+    std::vector<std::int64_t*> spare_places;
     for (std::size_t i = 0; i < run.inputs.size(); ++i) {
       const Tensor& tensor = tensors[run.inputs[i]];
       if (tensor.gradient_at < 0) continue;
       first[run.inputs[i]] = std::min(first[run.inputs[i]], step);
       if (tensor.users < 2) continue;
-      places.emplace_back(&run.spares_at[i], shared.add(tensor.size, max_batch, step, step));
+      run.spares_at[i] = spares.take(tensor.size, max_batch, 0);
+      spare_places.push_back(&run.spares_at[i]);
     }
+    if (spare_places.empty()) continue;
+    const std::size_t buffer = shared.add(spares.total(), step, step);
+    for (std::int64_t* place : spare_places) places.emplace_back(place, buffer);
   }
   for (std::size_t t = 0; t < tensors.size(); ++t) {
     if (tensors[t].gradient_at < 0 || first[t] == kNever) continue;
-    places.emplace_back(&tensors[t].gradient_at,
-                        shared.add(tensors[t].size, max_batch, first[t], last[t]));
+    tensors[t].gradient_at = 0;
+    places.emplace_back(&tensors[t].gradient_at, shared.add(floats(t), first[t], last[t]));
   }
   const std::int64_t block = plan.take(shared.place(), 1, 0);
-  for (const auto& [place, buffer] : places) *place = block + shared.offset(buffer);
+  for (const auto& [place, buffer] : places) *place += block + shared.offset(buffer);
 }
 
-Status GraphRun::Parts::allocate(const GraphRunOptions& options) {
+void GraphRun::Parts::plan_arena() {
   ArenaPlan plan;
   std::int64_t scratch_per_example = 0;
   std::int64_t scratch_fixed = 0;
@@ -154,6 +166,9 @@ Status GraphRun::Parts::allocate(const GraphRunOptions& options) {
   scratch_at = plan.take(scratch_per_example, max_batch, scratch_fixed);
   worker_scratch_at = plan.take(worker_scratch, workers->count(), 0);
   arena_floats = plan.total();
+}
+
+Status GraphRun::Parts::take_arena(const GraphRunOptions& options) {
   const auto bytes = static_cast<std::uint64_t>(arena_floats) * sizeof(float);
   if (bytes > options.limit_bytes) {
     return Error{ErrorCode::kResourceExhausted,
@@ -162,7 +177,7 @@ Status GraphRun::Parts::allocate(const GraphRunOptions& options) {
                      std::to_string(options.limit_bytes),
                  "workspace"};
   }
-  arena = make_arena(arena_floats);
+  arena = make_aligned_floats(arena_floats);
   if (arena == nullptr) {
     return Error{ErrorCode::kResourceExhausted,
                  "graph run: no memory for a workspace of " + std::to_string(bytes) + " bytes",

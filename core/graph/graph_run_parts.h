@@ -2,10 +2,12 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "core/base/aligned_floats.h"
 #include "core/base/invariant.h"
 #include "core/graph/arena.h"
 #include "core/graph/graph_run.h"
@@ -50,11 +52,15 @@ struct GraphRun::Parts {
 
   explicit Parts(const Graph& owner) : graph(owner) {}
 
+  // Everything but the memory itself.
+  static Result<std::unique_ptr<Parts>> plan(const Graph& graph, const GraphRunOptions& options);
+
   Status choose_nodes(const std::vector<std::string>& ids);
   void find_boundaries();
   Status make_layout();
   void find_differentiated(const GraphRunOptions& options);
-  Status allocate(const GraphRunOptions& options);
+  void plan_arena();
+  Status take_arena(const GraphRunOptions& options);
   void place_gradients(ArenaPlan& plan);
 
   void forward(const StateDict& state, const Mode& mode);
@@ -81,7 +87,7 @@ struct GraphRun::Parts {
   std::vector<std::string> input_names;
   std::vector<std::string> output_names;
   LayoutPtr layout;
-  Arena arena;
+  AlignedFloats arena;
   std::int64_t arena_floats = 0;
   std::int64_t scratch_at = 0;
   std::int64_t worker_scratch_at = 0;

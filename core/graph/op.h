@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/base/error.h"
+#include "core/base/invariant.h"
 #include "core/base/json.h"
 #include "core/base/workers.h"
 #include "core/tensor/state.h"
@@ -53,7 +54,11 @@ struct WorkerScratch {
   float* scratch = nullptr;
   std::int64_t size = 0;  // floats a worker
 
-  float* of(int worker) const { return scratch + worker * size; }
+  // The work space of one worker, which is to write `floats` of it: no more than were planned.
+  float* of(int worker, std::int64_t floats) const {
+    if (floats > size) invariant_broken("an op uses more of a worker's scratch than it planned");
+    return scratch + worker * size;
+  }
   int count() const { return workers->count(); }
   // See Workers::for_each.
   template <typename Body>

@@ -198,7 +198,7 @@ Json resnet8_gn(JsonObject& options) {
   return {{"input", std::move(input)}, {"nodes", nodes.take()}};
 }
 
-// As many ids as Vocabulary::ascii of core/train/text_windows.h has, the default of text data.
+// As many ids as Vocabulary::ascii of core/train/data/text_windows.h has, the default of text data.
 constexpr std::int64_t kAsciiVocabulary = 98;
 
 Json char_lstm(JsonObject& options) {

@@ -5,6 +5,8 @@
 namespace muster {
 namespace {
 
+constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 56;
+
 NodeSummary summarize_node(const Graph& graph, const GraphNode& node, std::int64_t batch) {
   const OpPlan& plan = node.op->plan();
   NodeSummary summary;
@@ -26,8 +28,13 @@ NodeSummary summarize_node(const Graph& graph, const GraphNode& node, std::int64
 }  // namespace
 
 Result<GraphSummary> summarize(const Graph& graph, std::int64_t batch) {
-  // First, because it refuses a batch whose sizes would leave the range below.
-  MUSTER_TRY(const GraphRun run, GraphRun::create(graph, {.max_batch = batch}));
+  MUSTER_TRY(const std::uint64_t workspace, GraphRun::measure(graph, {.max_batch = batch}));
+  // First, so that no size below leaves its range.
+  if (workspace > kMostBytes) {
+    return Error{ErrorCode::kResourceExhausted,
+                 "a batch of " + std::to_string(batch) + " takes more than 2^56 bytes",
+                 "workspace"};
+  }
   GraphSummary summary;
   summary.input = graph.input_shape();
   summary.batch = batch;
@@ -39,7 +46,7 @@ Result<GraphSummary> summarize(const Graph& graph, std::int64_t batch) {
   summary.untrained = summary.parameters;
   for (const Graph::Range& range : graph.trained_ranges()) summary.untrained -= range.size;
   summary.state_bytes = summary.parameters * static_cast<std::int64_t>(sizeof(float));
-  summary.workspace_bytes = static_cast<std::int64_t>(run.workspace_bytes());
+  summary.workspace_bytes = static_cast<std::int64_t>(workspace);
   summary.training_bytes = 2 * summary.state_bytes + summary.workspace_bytes;
   return summary;
 }

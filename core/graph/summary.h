@@ -36,7 +36,8 @@ struct GraphSummary {
   std::int64_t training_bytes = 0;
 };
 
-// Errors: as GraphRun::create, naming the batch.
+// Takes no memory that grows with the batch. Errors: kInvalidArgument for a batch < 1;
+// kResourceExhausted for one of over 2^56 bytes.
 Result<GraphSummary> summarize(const Graph& graph, std::int64_t batch);
 
 // {"input", "batch", "nodes": [{"id", "op", "inputs", "output", "parameters", "multiply_adds",

@@ -91,6 +91,45 @@ ByteView bytes_of(const StateDict& state) {
   return std::as_bytes(state.values());
 }
 
+// Of the whole file; metadata before the tensors where there is any.
+std::string header_of(const StateLayout& layout, const SafetensorsMetadata& metadata) {
+  std::string header(kLengthBytes, '\0');
+  header += '{';
+  if (!metadata.empty()) {
+    append_quoted(header, kMetadataName);
+    header += ":{";
+    for (const auto& [key, text] : metadata) {
+      if (header.back() != '{') header += ',';
+      append_quoted(header, key);
+      header += ':';
+      append_quoted(header, text);
+    }
+    header += '}';
+  }
+  for (const TensorSpec& spec : layout.tensors()) {
+    if (header.size() > kLengthBytes + 1) header += ',';
+    append_quoted(header, spec.name);
+    fmt::format_to(std::back_inserter(header),
+                   R"(:{{"dtype":"F32","shape":[{}],"data_offsets":[{},{}]}})",
+                   fmt::join(spec.shape, ","), 4 * spec.offset, 4 * (spec.offset + spec.size));
+  }
+  header += '}';
+  header.append((kDataAlignment - header.size() % kDataAlignment) % kDataAlignment, ' ');
+  std::array<std::byte, kLengthBytes> length{};
+  store_le64(header.size() - kLengthBytes, length);
+  std::memcpy(header.data(), length.data(), length.size());
+  return header;
+}
+
+Bytes file_of(const std::string& header, const StateDict& state) {
+  const ByteView data = bytes_of(state);
+  Bytes file;
+  file.reserve(header.size() + data.size());
+  file.insert(file.end(), as_bytes(header).begin(), as_bytes(header).end());
+  file.insert(file.end(), data.begin(), data.end());
+  return file;
+}
+
 }  // namespace
 
 Result<StateDict> read_state(ByteView file, const LayoutPtr& expected,
@@ -137,20 +176,27 @@ Result<std::span<const float>> view_canonical_state(ByteView file, const StateLa
 }
 
 std::string safetensors_header(const StateLayout& layout) {
-  std::string header(kLengthBytes, '\0');
-  header += '{';
-  for (const TensorSpec& spec : layout.tensors()) {
-    if (header.size() > kLengthBytes + 1) header += ',';
-    append_quoted(header, spec.name);
-    fmt::format_to(std::back_inserter(header),
-                   R"(:{{"dtype":"F32","shape":[{}],"data_offsets":[{},{}]}})",
-                   fmt::join(spec.shape, ","), 4 * spec.offset, 4 * (spec.offset + spec.size));
+  return header_of(layout, {});
+}
+
+Result<std::string> safetensors_header(const StateLayout& layout,
+                                       const SafetensorsMetadata& metadata,
+                                       const SafetensorsLimits& limits) {
+  for (const auto& [key, text] : metadata) {
+    if (is_utf8(key) && is_utf8(text)) continue;
+    return Error{
+        ErrorCode::kInvalidArgument,
+        fmt::format("{}: \"{}\" has bytes that are not UTF-8", kMetadataName, printable(key)),
+        "bad_metadata"};
   }
-  header += '}';
-  header.append((kDataAlignment - header.size() % kDataAlignment) % kDataAlignment, ' ');
-  std::array<std::byte, kLengthBytes> length{};
-  store_le64(header.size() - kLengthBytes, length);
-  std::memcpy(header.data(), length.data(), length.size());
+  std::string header = header_of(layout, metadata);
+  const std::uint64_t length = header.size() - kLengthBytes;
+  if (!metadata.empty() && length > limits.header_bytes) {
+    return Error{ErrorCode::kResourceExhausted,
+                 fmt::format("with {} the header's length is {}, over the limit {}", kMetadataName,
+                             length, limits.header_bytes),
+                 "bad_metadata"};
+  }
   return header;
 }
 
@@ -160,13 +206,13 @@ std::uint64_t safetensors_bytes(const StateLayout& layout) {
 }
 
 Bytes write_state(const StateDict& state) {
-  const std::string header = safetensors_header(state.layout());
-  const ByteView data = bytes_of(state);
-  Bytes file;
-  file.reserve(header.size() + data.size());
-  file.insert(file.end(), as_bytes(header).begin(), as_bytes(header).end());
-  file.insert(file.end(), data.begin(), data.end());
-  return file;
+  return file_of(safetensors_header(state.layout()), state);
+}
+
+Result<Bytes> write_state(const StateDict& state, const SafetensorsMetadata& metadata,
+                          const SafetensorsLimits& limits) {
+  MUSTER_TRY(const std::string header, safetensors_header(state.layout(), metadata, limits));
+  return file_of(header, state);
 }
 
 Digest state_digest(const StateDict& state) {

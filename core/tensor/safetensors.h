@@ -36,9 +36,12 @@ struct SafetensorsTensor {
   std::uint64_t end = 0;
 };
 
+// Texts beside the tensors, by name.
+using SafetensorsMetadata = std::map<std::string, std::string>;
+
 struct SafetensorsHeader {
   std::vector<SafetensorsTensor> tensors;  // in order of their data
-  std::map<std::string, std::string> metadata;
+  SafetensorsMetadata metadata;
   std::uint64_t data_begin = 0;  // bytes from the start of the file
 };
 
@@ -69,11 +72,24 @@ Result<std::span<const float>> view_canonical_state(ByteView file, const StateLa
 // by the buffer is the file.
 std::string safetensors_header(const StateLayout& layout);
 
+// The same with metadata, which stands before the tensors in order of its keys; without any it is
+// the canonical header. A reader with these limits takes it.
+// Errors, reason "bad_metadata": kInvalidArgument when a text is not UTF-8; kResourceExhausted when
+// there is metadata and the header's length is over limits.header_bytes.
+Result<std::string> safetensors_header(const StateLayout& layout,
+                                       const SafetensorsMetadata& metadata,
+                                       const SafetensorsLimits& limits = {});
+
 // Length of the canonical file in bytes.
 std::uint64_t safetensors_bytes(const StateLayout& layout);
 
 // Equal states give equal bytes.
 Bytes write_state(const StateDict& state);
+
+// Equal states and equal metadata give equal bytes; without metadata they are those of the above.
+// Errors: as safetensors_header.
+Result<Bytes> write_state(const StateDict& state, const SafetensorsMetadata& metadata,
+                          const SafetensorsLimits& limits = {});
 
 // SHA-256 of the canonical file, without building it.
 Digest state_digest(const StateDict& state);

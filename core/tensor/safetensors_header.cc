@@ -141,7 +141,7 @@ Result<SafetensorsTensor> read_entry(const std::string& name, const Json& json,
   return tensor;
 }
 
-Status read_metadata(const Json& json, std::map<std::string, std::string>& metadata) {
+Status read_metadata(const Json& json, SafetensorsMetadata& metadata) {
   if (!json.is_object()) {
     return bad_header(
         fmt::format("{} is {}, an object of texts is wanted", kMetadataName, describe(json)));

@@ -2,12 +2,9 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <sys/mman.h>
-
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <cstdlib>
 #include <cstring>
 #include <new>
 
@@ -20,9 +17,6 @@ namespace {
 
 constexpr std::int64_t kMostElements = std::int64_t{1} << 48;
 constexpr std::size_t kLongestTensorName = 512;
-constexpr std::size_t kAlignment = 64;
-constexpr std::size_t kHugePage = std::size_t{2} << 20;
-constexpr std::size_t kLargeBuffer = 4 * kHugePage;
 
 Error bad_layout(std::string message) {
   return {ErrorCode::kInvalidArgument, std::move(message), "bad_layout"};
@@ -135,20 +129,9 @@ StateDict::StateDict(LayoutPtr layout) : StateDict(std::move(layout), Uninitiali
   std::memset(buffer_.get(), 0, size() * sizeof(float));
 }
 
-StateDict::StateDict(LayoutPtr layout, Uninitialised) : layout_(std::move(layout)) {
-  // At least one line, so that an empty state has an address too.
-  const std::size_t bytes = std::max<std::size_t>(1, size() * sizeof(float));
-  const std::size_t alignment = bytes < kLargeBuffer ? kAlignment : kHugePage;
-  const std::size_t rounded = (bytes + alignment - 1) / alignment * alignment;
-  buffer_.reset(static_cast<float*>(std::aligned_alloc(alignment, rounded)));
+StateDict::StateDict(LayoutPtr layout, Uninitialised)
+    : layout_(std::move(layout)), buffer_(make_aligned_floats(layout_->num_elements())) {
   if (buffer_ == nullptr) throw std::bad_alloc();
-  // The first touch of a large buffer otherwise costs more than filling it. Advice only: a refusal
-  // changes nothing.
-  if (bytes >= kLargeBuffer) ::madvise(buffer_.get(), rounded, MADV_HUGEPAGE);
-}
-
-void StateDict::Free::operator()(float* buffer) const {
-  std::free(buffer);
 }
 
 StateDict StateDict::clone() const {

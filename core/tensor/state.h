@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/base/aligned_floats.h"
 #include "core/base/digest.h"
 #include "core/base/error.h"
 
@@ -105,14 +106,11 @@ class StateDict {
 
  private:
   struct Uninitialised {};
-  struct Free {
-    void operator()(float* buffer) const;
-  };
   StateDict(LayoutPtr layout, Uninitialised);
   std::size_t size() const { return static_cast<std::size_t>(layout_->num_elements()); }
 
   LayoutPtr layout_;
-  std::unique_ptr<float[], Free> buffer_;
+  AlignedFloats buffer_;
 };
 
 // The first element that is NaN or infinite, as an index into `values`; -1 when all are finite.

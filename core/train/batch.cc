@@ -10,6 +10,17 @@ Error mismatch(const std::string& message) {
   return {ErrorCode::kInvalidArgument, message, "data_mismatch"};
 }
 
+Error shape_mismatch(const Shape& wanted, const Shape& found) {
+  std::string message = "the model wants examples of shape " + to_string(wanted) +
+                        ", the data has " + to_string(found);
+  const Result<std::int64_t> size = element_count(wanted);
+  const Result<std::int64_t> count = element_count(found);
+  if (size && count && *size == *count) {
+    message += "; set the model's \"input\" to " + to_string(found);
+  }
+  return mismatch(message);
+}
+
 }  // namespace
 
 Status check_data_fits(const Graph& graph, const Dataset& data) {
@@ -17,8 +28,7 @@ Status check_data_fits(const Graph& graph, const Dataset& data) {
   const Loss& loss = graph.loss();
   const std::string name(loss.type());
   if (data.shape() != graph.input_shape()) {
-    return mismatch("the model wants examples of shape " + to_string(graph.input_shape()) +
-                    ", the data has " + to_string(data.shape()));
+    return shape_mismatch(graph.input_shape(), data.shape());
   }
   if (loss.wants_labels() && !data.has_labels()) {
     return mismatch("the loss " + name + " wants class labels, the data has values");

@@ -6,13 +6,13 @@
 
 #include "core/base/error.h"
 #include "core/graph/graph.h"
-#include "core/train/dataset.h"
+#include "core/train/data/dataset.h"
 
 namespace muster {
 
 // Whether a graph can be trained on, or evaluated with, these examples.
 // Errors: kInvalidArgument, reason "data_mismatch", saying what the model wants and what the data
-// is.
+// is; and where only the shape of as many elements differs, how to mend it.
 Status check_data_fits(const Graph& graph, const Dataset& data);
 
 // A batch as a graph takes it, in memory that is used again for every batch. The targets of a whole

@@ -12,18 +12,6 @@ namespace {
 
 using Time = std::chrono::steady_clock::time_point;
 
-// The earlier of the two budgets, from `began` on.
-std::optional<Time> deadline_of(const FitTask& task, Time began) {
-  std::optional<Time> deadline;
-  if (task.budget) deadline = began + *task.budget;
-  if (task.local.max_seconds > 0) {
-    const std::chrono::duration<double> most(task.local.max_seconds);
-    const Time own = began + std::chrono::duration_cast<Time::duration>(most);
-    deadline = deadline ? std::min(*deadline, own) : own;
-  }
-  return deadline;
-}
-
 double rate(std::int64_t examples, Time::duration time) {
   const double seconds = std::chrono::duration<double>(time).count();
   return seconds > 0 ? static_cast<double>(examples) / seconds : 0;
@@ -46,13 +34,13 @@ Result<const Graph*> GraphTrainer::graph_for(const Json& model) {
 Result<FitResult> GraphTrainer::fit(const StateDict& global, const FitTask& task,
                                     std::stop_token stop,
                                     const std::function<void(const FitProgress&)>& progress) {
-  const Time began = options_.clock();
+  std::optional<Time> deadline;
+  if (task.budget) deadline = options_.clock() + *task.budget;
   MUSTER_TRY(const Graph* graph, graph_for(task.model));
   MUSTER_TRY(TrainingRun run,
-             TrainingRun::create(*graph, data_.train, global, task.local, task.seed,
-                                 {.clock = options_.clock,
-                                  .deadline = deadline_of(task, began),
-                                  .workers = options_.workers}));
+             TrainingRun::create(
+                 *graph, data_.train, global, task.local, task.seed,
+                 {.clock = options_.clock, .deadline = deadline, .workers = options_.workers}));
   const std::int64_t block = std::max<std::int64_t>(1, run.total_steps() / 100);
   const Time ready = options_.clock();
   while (!run.done()) {
@@ -63,7 +51,8 @@ Result<FitResult> GraphTrainer::fit(const StateDict& global, const FitTask& task
     }
     MUSTER_TRY_STATUS(run.step());
     if (options_.holdout_each_epoch && run.epoch_ended()) {
-      MUSTER_TRY(EvaluateResult held, muster::evaluate(*graph, run.state(), data_.holdout, stop));
+      MUSTER_TRY(EvaluateResult held,
+                 muster::evaluate(*graph, run.state(), data_.holdout, stop, options_.workers));
       run.note_holdout(std::move(held.metrics));
     }
     if (progress && (run.steps() % block == 0 || run.done())) {
@@ -78,7 +67,7 @@ Result<FitResult> GraphTrainer::fit(const StateDict& global, const FitTask& task
 Result<EvaluateResult> GraphTrainer::evaluate(const StateDict& global, const FitTask& task,
                                               std::stop_token stop) {
   MUSTER_TRY(const Graph* graph, graph_for(task.model));
-  return muster::evaluate(*graph, global, data_.holdout, std::move(stop));
+  return muster::evaluate(*graph, global, data_.holdout, std::move(stop), options_.workers);
 }
 
 }  // namespace muster

@@ -5,7 +5,7 @@
 #include <stop_token>
 
 #include "core/graph/graph.h"
-#include "core/train/dataset.h"
+#include "core/train/data/dataset.h"
 #include "core/train/local_trainer.h"
 #include "core/train/training_run.h"
 
@@ -32,7 +32,8 @@ class GraphTrainer final : public LocalTrainer {
   std::int64_t num_examples() const override { return data_.train.size(); }
 
   // Ends early where the settings' max_seconds or the task's budget ends, with the partial work and
-  // `complete` false; the time counts from this call and is looked at after each step.
+  // `complete` false; the time is looked at after each step. The budget counts from this call,
+  // max_seconds, as in every TrainingRun, from when the run is ready to step.
   // Besides LocalTrainer's errors: those of TrainingRun, so kDeadlineExceeded, reason "no_time",
   // when there was no time for a single step. Metrics: "loss" and, where the loss knows right from
   // wrong, "accuracy", both over the last epoch's batches as they were met in training.

@@ -1,7 +1,8 @@
 #include "core/train/schedule.h"
 
 #include <cmath>
-#include <numbers>
+
+#include "core/base/exact_math.h"
 
 namespace muster {
 namespace {
@@ -14,14 +15,14 @@ double rate(const ConstantSchedule& /*shape*/, double lr, std::int64_t /*step*/,
 }
 
 double rate(const StepSchedule& shape, double lr, std::int64_t step, std::int64_t /*steps*/) {
-  return lr * std::pow(shape.gamma, static_cast<double>(step / shape.step_size));
+  return lr * integer_power(shape.gamma, step / shape.step_size);
 }
 
 // `steps` is the length of the period.
 double rate(const CosineSchedule& shape, double lr, std::int64_t step, std::int64_t steps) {
   if (step >= steps) return shape.min_lr;
   const double turned = static_cast<double>(step) / static_cast<double>(steps);
-  return shape.min_lr + (lr - shape.min_lr) / 2 * (1 + std::cos(std::numbers::pi * turned));
+  return shape.min_lr + (lr - shape.min_lr) / 2 * (1 + exact_cos_of_turns(turned / 2));
 }
 
 std::string type_of(const ScheduleSettings& settings) {

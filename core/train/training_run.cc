@@ -46,7 +46,8 @@ TrainingRun::TrainingRun(const Graph& graph, const Dataset& data, const StateDic
       gradient_(start.layout_ptr()),
       optimizer_(Optimizer::create(settings.optimizer)),
       optimizer_state_(optimizer_->start(start.layout_ptr())),
-      order_(static_cast<std::size_t>(data.size())) {
+      order_(static_cast<std::size_t>(data.size())),
+      tally_(graph.loss()) {
   epochs_.reserve(std::min(static_cast<std::size_t>(settings.epochs), kMostEpochsKept));
 }
 
@@ -107,7 +108,7 @@ Status TrainingRun::step() {
 }
 
 void TrainingRun::begin_epoch() {
-  tally_ = {};
+  tally_ = Tally(graph_->loss());
   std::iota(order_.begin(), order_.end(), std::int64_t{0});
   const auto number = static_cast<std::size_t>(epoch());
   if (number < epoch_seeds_.size()) Random(epoch_seeds_[number]).shuffle(order_);
@@ -115,12 +116,10 @@ void TrainingRun::begin_epoch() {
 
 // Adds what became of the epoch that the last step belongs to.
 void TrainingRun::end_epoch() {
-  EpochMetrics metrics{
-      .epoch = progress().epoch, .examples = tally_.examples, .loss = progress().loss};
-  if (tally_.correct) {
-    const std::int64_t targets = tally_.examples * graph_->loss().targets_per_example();
-    metrics.accuracy = static_cast<double>(*tally_.correct) / static_cast<double>(targets);
-  }
+  EpochMetrics metrics{.epoch = progress().epoch,
+                       .examples = tally_.figures().examples,
+                       .loss = tally_.mean_loss(),
+                       .accuracy = tally_.accuracy()};
   // A run that was out of time and goes on after a restore ends the same epoch again.
   if (!epochs_.empty() && epochs_.back().epoch == metrics.epoch) epochs_.pop_back();
   if (epochs_.size() == kMostEpochsKept) epochs_.erase(epochs_.begin());
@@ -146,17 +145,11 @@ Status TrainingRun::compute_gradient(std::span<const std::int64_t> positions) {
     const std::span<float> doutput = std::span(doutput_).first(output.size());
     value += loss.compute_part(output, target, whole, doutput);
     if (!std::isfinite(value)) return blew_up(value);
-    if (const auto correct = loss.count_correct(output, target)) {
-      tally_.correct = tally_.correct.value_or(0) + *correct;
-    }
+    tally_.count_correct(output, target);
     run_.backward(doutput, gradient_, at > 0);
     run_.update_untrained(w_);
   }
-  const auto examples = static_cast<std::int64_t>(positions.size());
-  const bool mean = loss.reduction() == Loss::Reduction::kMean;
-  tally_.loss_sum += mean ? value * whole : value;
-  tally_.weight += mean ? whole : static_cast<double>(examples);
-  tally_.examples += examples;
+  tally_.add(value, whole, static_cast<std::int64_t>(positions.size()));
   return {};
 }
 
@@ -180,14 +173,16 @@ std::int64_t TrainingRun::examples_done() const {
 }
 
 FitProgress TrainingRun::progress() const {
-  FitProgress progress{.steps_done = steps_, .steps_total = total_steps_};
-  if (tally_.weight > 0) progress.loss = tally_.loss_sum / tally_.weight;
+  FitProgress progress{
+      .steps_done = steps_, .steps_total = total_steps_, .loss = tally_.mean_loss()};
   progress.epoch = steps_ == 0 ? 1 : (steps_ - 1) / steps_per_epoch_ + 1;
   return progress;
 }
 
 void TrainingRun::note_holdout(Metrics metrics) {
-  if (!epochs_.empty()) epochs_.back().holdout = std::move(metrics);
+  if (epochs_.empty()) return;
+  std::erase_if(metrics, [](const auto& metric) { return !std::isfinite(metric.second); });
+  epochs_.back().holdout = std::move(metrics);
 }
 
 Result<FitResult> TrainingRun::finish() && {

@@ -15,10 +15,11 @@
 #include "core/graph/graph_run.h"
 #include "core/tensor/state.h"
 #include "core/train/batch.h"
-#include "core/train/dataset.h"
+#include "core/train/data/dataset.h"
 #include "core/train/local_trainer.h"
 #include "core/train/optimizer/optimizer.h"
 #include "core/train/settings.h"
+#include "core/train/tally.h"
 
 namespace muster {
 
@@ -62,7 +63,8 @@ class TrainingRun {
   //   saved  bytes from outside: the format is described at `save`
   // Errors: as create; kInvalidArgument, reason "bad_saved_run", with what is wrong: a field is
   // missing, unknown or contradicts another, a tensor is missing or extra, a value is not finite,
-  // the run began from another state or with another number of examples.
+  // the run began from another state, with another graph or other data, or its tensors are not
+  // those that were saved.
   static Result<TrainingRun> restore(const Graph& graph, const Dataset& data,
                                      const StateDict& start, ByteView saved,
                                      TrainingRunOptions options = {});
@@ -71,12 +73,14 @@ class TrainingRun {
   // each of the optimiser's moments ("exp_avg/fc1.weight"), and the metadata {"run": text}, where
   // the text is the JSON
   //   {"format": 1, "settings": {...}, "seed": "42", "start": digest of the start state,
-  //    "examples": 6000, "steps": 70, "spent_seconds": 0,
+  //    "graph": SHA-256 of the graph's canonical JSON, "data": digest of the data,
+  //    "tensors": SHA-256 of all tensors' bytes, "examples": 6000, "steps": 70, "spent_seconds": 0,
   //    "tally": {"loss_sum": 12.5, "weight": 100, "examples": 100, "correct": 60 or null},
   //    "epochs": [{"epoch": 1, "examples": 6000, "loss": 0.5, "accuracy": 0.9 or null,
   //                "holdout": {"loss": 0.6}}]}
   // Every field is required, the settings with all defaults written out. Errors:
-  // kFailedPrecondition after a step that failed.
+  // kFailedPrecondition after a step that failed; kResourceExhausted when names of tensors and the
+  // metrics of the epochs take over 16 MiB.
   Result<Bytes> save() const;
 
   // One optimiser step. Errors: kFailedPrecondition, reason "non_finite", when the loss, a gradient
@@ -92,12 +96,14 @@ class TrainingRun {
 
   const StateDict& state() const { return w_; }
   const LocalSettings& settings() const { return settings_; }
+  std::uint64_t seed() const { return seed_; }
   std::int64_t steps() const { return steps_; }
   std::int64_t total_steps() const { return total_steps_; }
   std::int64_t examples_done() const;
   // Mean loss over the examples of the epoch so far, and so on; no rate.
   FitProgress progress() const;
-  // Adds metrics of the held-out examples to the epoch that has just ended.
+  // Adds metrics of the held-out examples to the epoch that has just ended; those that are not
+  // finite are dropped, as the saved form has no place for them.
   void note_holdout(Metrics metrics);
 
   // The trained state and its metrics; `complete` says whether all steps were done.
@@ -106,14 +112,6 @@ class TrainingRun {
   Result<FitResult> finish() &&;
 
  private:
-  // Of the epoch so far.
-  struct EpochTally {
-    double loss_sum = 0;  // of the loss's terms
-    double weight = 0;    // what it is divided by, as in Tally
-    std::int64_t examples = 0;
-    std::optional<std::int64_t> correct;
-  };
-
   // A run at its first step, without seeds and clock.
   static Result<TrainingRun> make(const Graph& graph, const Dataset& data, const StateDict& start,
                                   const LocalSettings& settings, TrainingRunOptions options);
@@ -137,8 +135,10 @@ class TrainingRun {
   Error gradient_blew_up() const;
   Error non_finite(const std::string& what) const;
 
-  Json saved_json() const;
-  Status read_json(const Json& json);
+  Json saved_json(const Digest& tensors) const;
+  // Gives the digest of the tensors.
+  Result<Digest> read_json(const Json& json);
+  const Digest& data_digest() const;
   Status read_epochs(const Json& json);
 
   const Graph* graph_;
@@ -161,13 +161,14 @@ class TrainingRun {
   std::uint64_t seed_ = 0;
   std::uint64_t dropout_seed_ = 0;
   std::vector<std::uint64_t> epoch_seeds_;  // of the order; none without shuffling
-  EpochTally tally_;
+  Tally tally_;                             // of the epoch so far
   std::vector<EpochMetrics> epochs_;
   std::int64_t steps_ = 0;
   bool time_is_up_ = false;
   std::optional<std::chrono::steady_clock::time_point> ends_;
   std::chrono::steady_clock::time_point began_;
-  double spent_before_ = 0;  // seconds, before a restore
+  double spent_before_ = 0;                    // seconds, before a restore
+  mutable std::optional<Digest> data_digest_;  // once it was asked for
   std::optional<Error> failure_;
 };
 

@@ -3,6 +3,7 @@
 #include <string>
 #include <utility>
 
+#include "core/base/digest.h"
 #include "core/tensor/safetensors.h"
 #include "core/train/training_run.h"
 
@@ -77,23 +78,36 @@ std::uint64_t read_seed(JsonObject& object) {
   return seed;
 }
 
+Digest graph_digest(const Graph& graph) {
+  return sha256(graph.to_json().dump());
+}
+
 }  // namespace
 
-Json TrainingRun::saved_json() const {
+const Digest& TrainingRun::data_digest() const {
+  if (!data_digest_) data_digest_ = data_->digest();
+  return *data_digest_;
+}
+
+Json TrainingRun::saved_json(const Digest& tensors) const {
+  const Tally::Figures& tally = tally_.figures();
   Json epochs = Json::array();
   for (const EpochMetrics& epoch : epochs_) epochs.push_back(to_json(epoch));
   return {{"format", kFormat},
           {"settings", muster::to_json(settings_)},
           {"seed", std::to_string(seed_)},
           {"start", state_digest(*start_).hex()},
+          {"graph", graph_digest(*graph_).hex()},
+          {"data", data_digest().hex()},
+          {"tensors", tensors.hex()},
           {"examples", data_->size()},
           {"steps", steps_},
           {"spent_seconds", spent_seconds()},
           {"tally",
-           {{"loss_sum", tally_.loss_sum},
-            {"weight", tally_.weight},
-            {"examples", tally_.examples},
-            {"correct", or_null(tally_.correct)}}},
+           {{"loss_sum", tally.loss_sum},
+            {"weight", tally.weight},
+            {"examples", tally.examples},
+            {"correct", or_null(tally.correct)}}},
           {"epochs", std::move(epochs)}};
 }
 
@@ -126,12 +140,15 @@ Status TrainingRun::read_epochs(const Json& json) {
 }
 
 // Everything but the settings, which this run was made with. Errors come without "saved run".
-Status TrainingRun::read_json(const Json& json) {
+Result<Digest> TrainingRun::read_json(const Json& json) {
   JsonObject object(json, "");
   (void)object.integer("format", {kFormat, kFormat});
   (void)object.value("settings");
   const std::uint64_t seed = read_seed(object);
   const std::string start = object.text("start");
+  const std::string graph = object.text("graph");
+  const std::string data = object.text("data");
+  const std::string tensors = object.text("tensors");
   const std::int64_t examples = object.integer("examples", {1, data_->size()});
   steps_ = object.integer("steps", {0, total_steps_});
   const double spent = object.number("spent_seconds", {0.0, 1e12});
@@ -144,26 +161,35 @@ Status TrainingRun::read_json(const Json& json) {
     object.fail("examples",
                 std::to_string(examples) + " found, the data has " + std::to_string(data_->size()));
   }
+  if (object.ok() && graph != graph_digest(*graph_).hex()) {
+    object.fail("graph", "the run trained another model than the one given");
+  }
+  if (object.ok() && data != data_digest().hex()) {
+    object.fail("data", "the run trained on other examples than those given");
+  }
   MUSTER_TRY_STATUS(object.finish());
+  MUSTER_TRY_IN("tensors", const Digest saved_tensors, Digest::from_hex(tensors));
 
   // The order of the epoch that the run is in, and its figures.
   derive_seeds(seed);
   optimizer_state_.steps = steps_;
   begin_epoch();
   const std::int64_t seen = position() == 0 && steps_ > 0 ? data_->size() : position();
-  JsonObject figures(tally, "tally");
-  tally_.loss_sum = figures.number("loss_sum");
-  tally_.weight = figures.number("weight", {0.0, 1e300});
-  tally_.examples = figures.integer("examples", {seen, seen});
   const std::int64_t targets = seen * graph_->loss().targets_per_example();
-  tally_.correct = read_or_null(figures, "correct", [&] {
-    return figures.integer("correct", {0, targets});
+  Tally::Figures figures;
+  JsonObject fields(tally, "tally");
+  figures.loss_sum = fields.number("loss_sum");
+  figures.weight = fields.number("weight", {0.0, 1e300});
+  figures.examples = fields.integer("examples", {seen, seen});
+  figures.correct = read_or_null(fields, "correct", [&] {
+    return fields.integer("correct", {0, targets});
   });
-  MUSTER_TRY_STATUS(figures.finish());
+  MUSTER_TRY_STATUS(fields.finish());
+  tally_ = Tally(graph_->loss(), figures);
 
   MUSTER_TRY_STATUS(read_epochs(epochs));
   start_clock(spent);
-  return {};
+  return saved_tensors;
 }
 
 }  // namespace muster

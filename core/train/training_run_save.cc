@@ -1,7 +1,5 @@
 // The saved form of a run; training_run.h describes it.
 #include <algorithm>
-#include <array>
-#include <cstring>
 #include <string>
 #include <utility>
 
@@ -15,26 +13,10 @@ constexpr std::string_view kRunKey = "run";
 constexpr std::string_view kWeights = "w";
 // Names of tensors and the JSON of a thousand epochs.
 constexpr std::uint64_t kMostHeaderBytes = std::uint64_t{16} << 20;
+constexpr SafetensorsLimits kLimits{.header_bytes = kMostHeaderBytes};
 
 Error bad_run(const std::string& message) {
   return {ErrorCode::kInvalidArgument, "saved run: " + message, "bad_saved_run"};
-}
-
-// The header of the layout, and metadata in front of its tensors.
-std::string header_with(const StateLayout& layout, const std::string& run) {
-  constexpr std::size_t kLengthBytes = 8;
-  constexpr std::size_t kAlignment = 64;
-  std::string header = safetensors_header(layout);
-  header.erase(header.find_last_not_of(' ') + 1);
-  std::string metadata =
-      "\"" + std::string(kMetadataName) + "\":" + Json{{std::string(kRunKey), run}}.dump();
-  if (!layout.tensors().empty()) metadata += ',';
-  header.insert(kLengthBytes + 1, metadata);
-  header.append((kAlignment - header.size() % kAlignment) % kAlignment, ' ');
-  std::array<std::byte, kLengthBytes> length{};
-  store_le64(header.size() - kLengthBytes, length);
-  std::memcpy(header.data(), length.data(), length.size());
-  return header;
 }
 
 // Of all the tensors of a run: those of `layout` once for the weights and once for each moment.
@@ -72,10 +54,9 @@ Result<Bytes> TrainingRun::save() const {
   if (failure_) return *failure_;
   const std::vector<Moment>& moments = optimizer_->moments();
   MUSTER_TRY_IN("save a run", const LayoutPtr layout, layout_of_all(w_.layout(), moments));
-  const std::string header = header_with(*layout, saved_json().dump());
-  Bytes file;
-  file.reserve(header.size() + static_cast<std::size_t>(layout->num_elements()) * sizeof(float));
-  append(file, as_bytes(header));
+  // In the order of the layout, so in that of the file.
+  std::vector<ByteView> tensors;
+  Sha256 hash;
   for (const TensorSpec& spec : layout->tensors()) {
     const std::size_t slash = spec.name.find('/');
     const std::string_view part = std::string_view(spec.name).substr(0, slash);
@@ -84,16 +65,23 @@ Result<Bytes> TrainingRun::save() const {
     for (std::size_t i = 0; i < moments.size(); ++i) {
       if (moments[i].name == part) state = &optimizer_state_.moments[i];
     }
-    append(file, std::as_bytes(state->tensor(name)));
+    tensors.push_back(std::as_bytes(state->tensor(name)));
+    hash.update(tensors.back());
   }
+  const SafetensorsMetadata metadata{{std::string(kRunKey), saved_json(hash.finish()).dump()}};
+  MUSTER_TRY_IN("save a run", const std::string header,
+                safetensors_header(*layout, metadata, kLimits));
+  Bytes file;
+  file.reserve(header.size() + static_cast<std::size_t>(layout->num_elements()) * sizeof(float));
+  append(file, as_bytes(header));
+  for (const ByteView tensor : tensors) append(file, tensor);
   return file;
 }
 
 Result<TrainingRun> TrainingRun::restore(const Graph& graph, const Dataset& data,
                                          const StateDict& start, ByteView saved,
                                          TrainingRunOptions options) {
-  const SafetensorsLimits limits{.header_bytes = kMostHeaderBytes};
-  const auto header = parse_safetensors_header(saved, saved.size(), limits);
+  const auto header = parse_safetensors_header(saved, saved.size(), kLimits);
   if (!header) return bad_run(header.error().message);
   const auto text = header->metadata.find(std::string(kRunKey));
   if (header->metadata.size() != 1 || text == header->metadata.end()) {
@@ -110,11 +98,12 @@ Result<TrainingRun> TrainingRun::restore(const Graph& graph, const Dataset& data
   if (to_json(*settings) != *given) return bad_run("settings: a field is missing");
 
   MUSTER_TRY(TrainingRun run, make(graph, data, start, *settings, std::move(options)));
-  if (auto read = run.read_json(*json); !read) return bad_run(read.error().message);
+  const auto tensors = run.read_json(*json);
+  if (!tensors) return bad_run(tensors.error().message);
 
   const std::vector<Moment>& moments = run.optimizer_->moments();
   MUSTER_TRY(const LayoutPtr layout, layout_of_all(*graph.layout(), moments));
-  const auto all = read_state(saved, layout, limits);
+  const auto all = read_state(saved, layout, kLimits);
   if (!all) return bad_run(all.error().message);
   MUSTER_TRY_STATUS(take_part(*all, kWeights, run.w_));
   for (std::size_t i = 0; i < moments.size(); ++i) {
@@ -125,6 +114,9 @@ Result<TrainingRun> TrainingRun::restore(const Graph& graph, const Dataset& data
         std::any_of(values.begin(), values.end(), [](float value) { return value < 0; })) {
       return bad_run(std::string(moments[i].name) + " has a negative value");
     }
+  }
+  if (sha256(std::as_bytes(all->values())) != *tensors) {
+    return bad_run("tensors: their bytes are not those that were saved");
   }
   return run;
 }

@@ -7,8 +7,9 @@
 #include <ctime>
 #include <iostream>
 
+#include "core/base/console.h"
 #include "core/base/file.h"
-#include "core/train/data_spec.h"
+#include "core/train/data/data_spec.h"
 #include "core/train/graph_trainer.h"
 #include "edge_client/agent.h"
 #include "edge_client/cli/display.h"
@@ -83,10 +84,10 @@ Status enroll_command(const EnrollArguments& arguments) {
   MUSTER_TRY(options.code, read_code(arguments.code));
   const auto name = enroll(options);
   if (!name) return with_next_step(name.error());
-  fmt::print(
+  print(fmt::format(
       "Enrolled as {}. The key is in {} and does not leave it.\nNext: muster-edge run --dir {} "
       "--data SPEC\n",
-      *name, (arguments.folder / identity_files::kKey).string(), arguments.folder.string());
+      *name, (arguments.folder / identity_files::kKey).string(), arguments.folder.string()));
   return {};
 }
 
@@ -131,18 +132,18 @@ Status status_command(const StatusArguments& arguments) {
       json["pending"] = {
           {"job", waiting->job}, {"round", waiting->round}, {"digest", waiting->digest.hex()}};
     }
-    fmt::print("{}\n", json.dump(2));
+    print(json.dump(2) + "\n");
     return {};
   }
-  fmt::print(
+  print(fmt::format(
       "device       {}\nserver       {}\nrunning      {}\ncertificate  {} to {}, serial "
       "{}\nauthority    {}\n",
       identity.name, identity.server.text(), running ? "yes" : "no", from, until,
-      identity.certificate.serial(), authority);
+      identity.certificate.serial(), authority));
   if (waiting) {
-    fmt::print("to be sent   update for round {} of {}\n", waiting->round, waiting->job);
+    print(fmt::format("to be sent   update for round {} of {}\n", waiting->round, waiting->job));
   } else {
-    fmt::print("to be sent   nothing\n");
+    print("to be sent   nothing\n");
   }
   return {};
 }

@@ -9,9 +9,9 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <cstdio>
 #include <string_view>
 
+#include "core/base/console.h"
 #include "core/base/json.h"
 
 namespace muster::cli {
@@ -106,7 +106,7 @@ void Display::show(const AgentEvent& event) {
 }
 
 void Display::finish() {
-  if (line_open_) fmt::print(stderr, "\n");
+  if (line_open_) say("\n");
   line_open_ = false;
 }
 
@@ -116,9 +116,8 @@ void Display::show_live(const AgentEvent& event) {
       is_warning(event.kind) || event.kind == Kind::kUploaded || event.kind == Kind::kEvaluated;
   std::string text = event.kind == Kind::kProgress ? bar(event) : sentence(event);
   if (!stays && text.size() >= terminal_width()) text.resize(terminal_width() - 1);
-  fmt::print(stderr, "\r\x1b[2K{}{}", text, stays ? "\n" : "");
+  say(fmt::format("\r\x1b[2K{}{}", text, stays ? "\n" : ""));
   line_open_ = !stays;
-  std::fflush(stderr);
 }
 
 void Display::show_line(const AgentEvent& event) {
@@ -143,8 +142,7 @@ void Display::show_json(const AgentEvent& event) {
                         event.kind == Kind::kEvaluated;
   if (has_loss && std::isfinite(event.loss)) json["loss"] = event.loss;
   if (event.wait.count() > 0) json["wait_ms"] = event.wait.count();
-  fmt::print("{}\n", json.dump(-1, ' ', false, Json::error_handler_t::replace));
-  std::fflush(stdout);
+  print(json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n");
 }
 
 }  // namespace muster::cli

@@ -3,6 +3,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "core/base/console.h"
 #include "edge_client/cli/commands.h"
 
 namespace {
@@ -83,25 +84,30 @@ int run(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? kOk : kUsage;
+    if (app.exit(error) != 0) return kUsage;
+    return muster::check_printed() ? kOk : kFailure;  // the help
   }
   muster::Status done;
   if (*enroll_app) done = enroll_command(enroll);
   if (*run_app) done = run_command(run);
   if (*status_app) done = status_command(status);
+  // What was printed must have arrived; a command's own error comes first.
+  const muster::Status printed = muster::check_printed();
+  if (done) done = printed;
   if (done) return kOk;
-  fmt::print(stderr, "muster-edge: {}\n", done.error().message);
+  muster::say(fmt::format("muster-edge: {}\n", done.error().message));
   return exit_code_of(done.error());
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
+  muster::hold_standard_streams();
   forbid_core_files();
   try {
     return run(argc, argv);
   } catch (const std::exception& exception) {
-    fmt::print(stderr, "muster-edge: {}\n", exception.what());
+    muster::say(fmt::format("muster-edge: {}\n", exception.what()));
     return kFailure;
   }
 }

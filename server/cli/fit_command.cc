@@ -7,6 +7,7 @@
 
 #include "core/tensor/safetensors.h"
 #include "server/cli/command.h"
+#include "server/cli/fit_checks.h"
 #include "server/cli/fit_display.h"
 #include "server/cli/fit_run.h"
 #include "server/cli/interrupt.h"
@@ -17,17 +18,6 @@ namespace muster::cli {
 namespace {
 
 constexpr std::string_view kTest = "test_";
-
-// Before hours of training, that there is a place for their result.
-Status check_writable(const std::filesystem::path& file) {
-  MUSTER_TRY_STATUS(check_target(file));
-  const std::filesystem::path folder = file.has_parent_path() ? file.parent_path() : ".";
-  std::error_code unused;
-  if (std::filesystem::is_directory(folder, unused)) return {};
-  return Error{ErrorCode::kInvalidArgument,
-               fmt::format("cannot write {}: {} is no folder", file.string(), folder.string()),
-               "bad_target"};
-}
 
 // Those of the test data without their prefix, or the others.
 Metrics metrics_of(const EpochMetrics& epoch, bool test) {
@@ -164,6 +154,35 @@ int worthwhile_threads(const FitInputs& inputs) {
   return static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 1U, 256U));
 }
 
+// The state could not be written; the checkpoint may have the training.
+Error not_written(Error error, const FitOptions& options, const Status& kept) {
+  if (!kept) {
+    error.message += "; " + kept.error().message;
+  } else if (!options.checkpoint.empty()) {
+    error.message += fmt::format(
+        "; the training is in the checkpoint: go on with --checkpoint {} "
+        "--resume",
+        options.checkpoint.string());
+  }
+  return error;
+}
+
+// How a training ended whose state is in `file`.
+Status end_of(const FitOptions& options, const FitOutcome& outcome,
+              const std::filesystem::path& file, const Status& kept) {
+  std::string message;
+  if (outcome.interrupted) message = fmt::format("stopped after {} steps; ", outcome.result.steps);
+  if (!kept) {
+    message += fmt::format("{} has the trained state; {}", file.string(), kept.error().message);
+    return Error{kept.error().code, std::move(message), kept.error().reason};
+  }
+  if (!outcome.interrupted) return {};
+  message += file.string() + " has the state as it was then";
+  if (!options.checkpoint.empty())
+    message += fmt::format("; go on with --checkpoint {} --resume", options.checkpoint.string());
+  return Error{ErrorCode::kCancelled, std::move(message)};
+}
+
 Status fit(const Command& shared, const FitOptions& options) {
   const Interrupt interrupt;
   if (options.resume && options.checkpoint.empty()) {
@@ -174,28 +193,27 @@ Status fit(const Command& shared, const FitOptions& options) {
   MUSTER_TRY(const FitInputs inputs, read_fit_inputs(options));
   const std::filesystem::path file =
       options.out.empty() ? std::filesystem::path(inputs.job.name + ".safetensors") : options.out;
+  MUSTER_TRY_STATUS(check_fit_targets(options, inputs, file));
   MUSTER_TRY_STATUS(check_writable(file));
   if (!inputs.job.unused.empty()) {
-    fmt::print(stderr, "not used here, as this trains in one process: {}\n", inputs.job.unused);
+    say(fmt::format("not used here, as this trains in one process: {}\n", inputs.job.unused));
   }
   Workers workers(options.threads > 0 ? options.threads : worthwhile_threads(inputs));
+  MUSTER_TRY_STATUS(check_fit_memory(inputs, workers));
   MUSTER_TRY(const FitOutcome outcome, run_fit(inputs, options, workers, interrupt.token()));
   const StateDict& state = outcome.result.state;
-  MUSTER_TRY_STATUS(write_state_file(file, state, metadata_of(inputs, outcome.result)));
+  // The state first: it is what the training was for. Neither has to wait for the other's success.
+  const Status written = write_state_file(file, state, metadata_of(inputs, outcome.result));
+  Status kept;
+  if (!options.checkpoint.empty()) kept = write_checkpoint(options.checkpoint, outcome.checkpoint);
+  if (!written) return not_written(written.error(), options, kept);
   const std::string digest = state_digest(state).hex();
   if (shared.json) {
     print_json(outcome_json(inputs, outcome, file, digest));
   } else {
     print_outcome(inputs, outcome, file, digest);
   }
-  if (!outcome.interrupted) return {};
-  return Error{
-      ErrorCode::kCancelled,
-      fmt::format("stopped after {} steps; {} has the state as it was then{}", outcome.result.steps,
-                  file.string(),
-                  options.checkpoint.empty() ? ""
-                                             : fmt::format("; go on with --checkpoint {} --resume",
-                                                           options.checkpoint.string()))};
+  return end_of(options, outcome, file, kept);
 }
 
 }  // namespace

@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdio>
 
 #include "server/cli/text.h"
 
@@ -62,10 +61,9 @@ bool FitDisplay::is_due() const {
 void FitDisplay::step(const FitProgress& progress, const Pace& pace) {
   next_ = std::chrono::steady_clock::now() + kDrawEvery;
   const double share = static_cast<double>(progress.steps_done) / static_cast<double>(steps_);
-  fmt::print(stderr, "\r\x1b[K{} {} epoch {}/{} | loss {:.4f}{} | {}", name_,
-             bar_text(share, kBarWidth), progress.epoch, epochs_, progress.loss,
-             measured_.empty() ? "" : " | " + measured_, pace_text(progress, pace));
-  std::fflush(stderr);
+  say(fmt::format("\r\x1b[K{} {} epoch {}/{} | loss {:.4f}{} | {}", name_,
+                  bar_text(share, kBarWidth), progress.epoch, epochs_, progress.loss,
+                  measured_.empty() ? "" : " | " + measured_, pace_text(progress, pace)));
   drawn_ = true;
 }
 
@@ -77,12 +75,13 @@ void FitDisplay::epoch(const FitProgress& progress, const Pace& pace, const Metr
   }
   const std::int64_t every = std::max<std::int64_t>(1, epochs_ / kMostLines);
   if (progress.epoch % every != 0 && progress.steps_done != steps_) return;
-  fmt::print(stderr, "{}: epoch {}/{}: loss {:.4f}{}, {}\n", name_, progress.epoch, epochs_,
-             progress.loss, measured_.empty() ? "" : ", " + measured_, pace_text(progress, pace));
+  say(fmt::format("{}: epoch {}/{}: loss {:.4f}{}, {}\n", name_, progress.epoch, epochs_,
+                  progress.loss, measured_.empty() ? "" : ", " + measured_,
+                  pace_text(progress, pace)));
 }
 
 void FitDisplay::clear() {
-  if (drawn_) fmt::print(stderr, "\r\x1b[K");
+  if (drawn_) say("\r\x1b[K");
   std::fflush(stderr);
   drawn_ = false;
 }

@@ -20,7 +20,9 @@ namespace muster::cli {
 //                   "metrics": ["accuracy", {"type": "top_k", "k": 3}]},  default: the loss's own
 //    "seed": 1}
 // So that one file serves both kinds of training, "strategy", "round" and "evaluation.federated"
-// may be there; they are not looked at.
+// may be there; they have no effect. But for "data" and "metrics" the job is held to what a server
+// takes (job_from_json), those fields and the limits of name and model included: what was tried
+// here can be submitted once it has a strategy.
 struct FitJob {
   std::string name;
   Json model;  // as written
@@ -29,7 +31,7 @@ struct FitJob {
   std::string test_data;
   Json metrics;  // null: default_metrics
   std::uint64_t seed = 0;
-  std::string unused;  // the fields that were there and are not looked at: "strategy, round"
+  std::string unused;  // the fields that were there and have no effect: "strategy, round"
 };
 
 // Errors: kInvalidArgument, reason "bad_job"; the message names file and field.

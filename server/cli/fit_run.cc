@@ -9,12 +9,13 @@
 #include "core/base/file.h"
 #include "core/base/random.h"
 #include "core/graph/model.h"
-#include "core/train/data_spec.h"
+#include "core/train/data/standardizer.h"
 #include "core/train/evaluate.h"
-#include "core/train/standardizer.h"
 #include "core/train/training_run.h"
+#include "server/cli/fit_data.h"
 #include "server/cli/fit_display.h"
 #include "server/cli/model_source.h"
+#include "server/cli/text.h"
 
 namespace muster::cli {
 namespace {
@@ -30,14 +31,6 @@ double seconds_of(Clock::duration time) {
 Error wrong_input(Error error, const std::string& what) {
   if (error.code == ErrorCode::kNotFound) error.code = ErrorCode::kInvalidArgument;
   return with_context(std::move(error), what);
-}
-
-// All of the examples, as the server reads a job's test data.
-Result<Dataset> load_test_data(const std::string& text) {
-  MUSTER_TRY(DataSpec spec, parse_data_spec(text));
-  spec.holdout = 0;
-  MUSTER_TRY(LocalData data, load_data(spec));
-  return std::move(data.train);
 }
 
 Status check_settings(const LocalSettings& saved, const LocalSettings& wanted) {
@@ -56,11 +49,12 @@ Status check_settings(const LocalSettings& saved, const LocalSettings& wanted) {
 // One training with its clocks.
 class Fit {
  public:
-  Fit(const FitInputs& inputs, const FitOptions& options, const std::stop_token& stop)
-      : inputs_(inputs), options_(options), stop_(stop) {}
+  Fit(const FitInputs& inputs, const FitOptions& options, Workers& workers,
+      const std::stop_token& stop)
+      : inputs_(inputs), options_(options), workers_(workers), stop_(stop) {}
 
-  Result<FitOutcome> run(Workers& workers) {
-    MUSTER_TRY(TrainingRun run, begin(workers));
+  Result<FitOutcome> run() {
+    MUSTER_TRY(TrainingRun run, begin());
     first_example_ = run.examples_done();
     const std::int64_t size = inputs_.data.train.size();
     const std::int64_t batch = std::min(inputs_.job.local.batch_size, size);
@@ -73,22 +67,24 @@ class Fit {
     const bool interrupted = ending_ && run.steps() < run.total_steps();
     ending_ = false;
     const std::int64_t trained = run.examples_done() - first_example_;
-    if (!options_.checkpoint.empty()) MUSTER_TRY_STATUS(save(run));
+    Result<Bytes> checkpoint;
+    if (!options_.checkpoint.empty()) checkpoint = run.save();
     MUSTER_TRY(FitResult result, std::move(run).finish());
     return FitOutcome{.result = std::move(result),
                       .interrupted = interrupted,
                       .seconds = std::move(seconds_),
                       .training_seconds = training_seconds_,
-                      .examples_trained = trained};
+                      .examples_trained = trained,
+                      .checkpoint = std::move(checkpoint)};
   }
 
  private:
-  Result<TrainingRun> begin(Workers& workers) {
+  Result<TrainingRun> begin() {
     // A stop is a deadline that has come: the run then ends like one that is out of time.
     TrainingRunOptions options{
         .clock = [this] { return ending_ ? Clock::time_point::max() : Clock::now(); },
         .deadline = Clock::time_point::max(),
-        .workers = &workers};
+        .workers = &workers_};
     if (!options_.resume) {
       return TrainingRun::create(inputs_.graph, inputs_.data.train, inputs_.start,
                                  inputs_.job.local, derive_seed(inputs_.job.seed, {"training"}),
@@ -100,6 +96,10 @@ class Fit {
     MUSTER_TRY_IN(file, TrainingRun run,
                   TrainingRun::restore(inputs_.graph, inputs_.data.train, inputs_.start,
                                        saved->bytes(), std::move(options)));
+    if (run.seed() != derive_seed(inputs_.job.seed, {"training"})) {
+      return Error{ErrorCode::kInvalidArgument,
+                   file + ": the checkpoint is of a job with another seed", "bad_saved_run"};
+    }
     if (Status same = check_settings(run.settings(), inputs_.job.local); !same)
       return with_context(std::move(same).error(), file);
     return run;
@@ -129,7 +129,8 @@ class Fit {
     if (ending_) return {};
     display.epoch(run.progress(), pace(run), measured);
     if (options_.checkpoint.empty() || Clock::now() < next_save_ || run.done()) return {};
-    return save(run);
+    keep(run, display);
+    return {};
   }
 
   // Nothing after a stop: it would keep the user waiting.
@@ -137,7 +138,7 @@ class Fit {
                  Metrics& measured) {
     if (data.size() == 0 || ending_) return {};
     const Result<EvaluateResult> result =
-        evaluate(inputs_.graph, state, data, inputs_.metrics, stop_);
+        evaluate(inputs_.graph, state, data, inputs_.metrics, stop_, &workers_);
     if (!result && result.error().code == ErrorCode::kCancelled) return {};
     if (!result) return result.error();
     for (const auto& [name, value] : result->metrics) {
@@ -146,10 +147,14 @@ class Fit {
     return {};
   }
 
-  Status save(const TrainingRun& run) {
+  // What fails here may work the next time, and the trained state does not depend on it.
+  void keep(const TrainingRun& run, FitDisplay& display) {
     next_save_ = Clock::now() + kCheckpointEvery;
-    MUSTER_TRY(const Bytes saved, run.save());
-    return write_file_durably(options_.checkpoint, saved);
+    const Status kept = write_checkpoint(options_.checkpoint, run.save());
+    if (kept || warned_) return;
+    warned_ = true;
+    display.clear();
+    say(fmt::format("{}; training goes on\n", kept.error().message));
   }
 
   FitDisplay::Pace pace(const TrainingRun& run) const {
@@ -164,6 +169,7 @@ class Fit {
 
   const FitInputs& inputs_;
   const FitOptions& options_;
+  Workers& workers_;
   const std::stop_token& stop_;
   std::map<std::int64_t, double> seconds_;
   double training_seconds_ = 0;
@@ -172,8 +178,9 @@ class Fit {
   std::int64_t first_step_ = 0;
   std::int64_t first_example_ = 0;
   double epoch_seconds_ = 0;
-  double measuring_seconds_ = 0;  // after the last epoch
-  Clock::time_point next_save_ = Clock::now() + kCheckpointEvery;
+  double measuring_seconds_ = 0;                // after the last epoch
+  Clock::time_point next_save_ = Clock::now();  // early, to learn early whether it works
+  bool warned_ = false;
 };
 
 }  // namespace
@@ -194,23 +201,16 @@ Result<FitInputs> read_fit_inputs(const FitOptions& options) {
     if (const Result<Json> checked = resolve_model(job.model, "job.model"); !checked)
       return with_context(checked.error(), file);
   }
-  Result<LocalData> data = load_data(job.data);
-  if (!data) return wrong_input(std::move(data).error(), "training data");
-  Dataset test;
-  if (!job.test_data.empty()) {
-    Result<Dataset> loaded = load_test_data(job.test_data);
-    if (!loaded) return wrong_input(std::move(loaded).error(), "test data");
-    test = *std::move(loaded);
-  }
+  MUSTER_TRY(FitData data, load_fit_data(job.data, job.test_data));
   Json model = job.model;
   if (unfitted) {
-    MUSTER_TRY_IN(file, model, fit_standardizers(job.model, data->train));
+    MUSTER_TRY_IN(file, model, fit_standardizers(job.model, data.local.train));
   }
   MUSTER_TRY_IN(file, model, resolve_model(model, "job.model"));
   MUSTER_TRY_IN(file, Graph graph, graph_from_model(model, "job.model"));
-  if (Status fits = check_data_fits(graph, data->train); !fits)
+  if (Status fits = check_data_fits(graph, data.local.train); !fits)
     return with_context(std::move(fits).error(), "training data");
-  if (Status fits = check_data_fits(graph, test); test.size() > 0 && !fits)
+  if (Status fits = check_data_fits(graph, data.test); data.test.size() > 0 && !fits)
     return with_context(std::move(fits).error(), "test data");
   MetricSet metrics = default_metrics(graph.loss());
   if (!job.metrics.is_null()) {
@@ -223,8 +223,8 @@ Result<FitInputs> read_fit_inputs(const FitOptions& options) {
     start = *std::move(given);
   }
   return FitInputs{.job = std::move(job),
-                   .data = *std::move(data),
-                   .test = std::move(test),
+                   .data = std::move(data.local),
+                   .test = std::move(data.test),
                    .model = std::move(model),
                    .graph = std::move(graph),
                    .metrics = std::move(metrics),
@@ -236,7 +236,14 @@ Result<FitOutcome> run_fit(const FitInputs& inputs, const FitOptions& options, W
   if (stop.stop_requested()) {
     return Error{ErrorCode::kCancelled, "stopped before the first step; nothing was written"};
   }
-  return Fit(inputs, options, stop).run(workers);
+  return Fit(inputs, options, workers, stop).run();
+}
+
+Status write_checkpoint(const std::filesystem::path& file, const Result<Bytes>& saved) {
+  Status written = saved ? write_file_durably(file, *saved) : saved.error();
+  if (written) return {};
+  return with_context(std::move(written).error(),
+                      fmt::format("the checkpoint {} could not be written", file.string()));
 }
 
 }  // namespace muster::cli

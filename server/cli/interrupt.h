@@ -7,8 +7,10 @@
 namespace muster::cli {
 
 // Turns the first Ctrl-C (SIGINT, SIGTERM) into a request to stop, so that a command can end
-// cleanly; the second one ends the process at once. Make it before other threads start: they
-// inherit that the signals are blocked. One at a time in a program.
+// cleanly; the second one ends the process at once, by the signal's default action. One that is
+// still pending when this goes is dropped: the command has ended, and its exit code stands. Make it
+// before other threads start: they inherit that the signals are blocked. One at a time in a
+// program.
 class Interrupt {
  public:
   Interrupt();

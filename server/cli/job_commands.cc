@@ -33,7 +33,7 @@ Status submit(const Command& shared, const std::filesystem::path& file, bool wat
     print_json(reply);
   } else {
     print(fmt::format("{0}\n", id));
-    fmt::print(stderr, "submitted; follow it with: muster job watch {}\n", id);
+    say(fmt::format("submitted; follow it with: muster job watch {}\n", id));
   }
   return {};
 }

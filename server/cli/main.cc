@@ -3,10 +3,11 @@
 
 #include <algorithm>
 #include <csignal>
-#include <cstdio>
 #include <cstdlib>
+#include <new>
 
 #include "core/base/bytes.h"
+#include "core/base/console.h"
 #include "server/cli/command.h"
 
 namespace muster::cli {
@@ -85,13 +86,23 @@ Status check_command_words(const CLI::App& app, int argc, char** argv) {
 Status run_guarded(const Command& shared) {
   try {
     return shared.run();
+  } catch (const std::bad_alloc&) {
+    return Error{ErrorCode::kResourceExhausted,
+                 "there is not enough memory: a smaller model or batch takes less"};
   } catch (const std::exception& unexpected) {
     return Error{ErrorCode::kInternal,
                  fmt::format("unexpected answer or failure: {}", unexpected.what())};
   }
 }
 
+// What a command has printed must have arrived; its own error comes first.
+Status with_output(Status done) {
+  const Status printed = check_printed();
+  return done ? printed : done;
+}
+
 int run_program(int argc, char** argv) {
+  hold_standard_streams();
   // A crash must not leave keys in a core file.
   const rlimit no_core{0, 0};
   setrlimit(RLIMIT_CORE, &no_core);
@@ -116,20 +127,20 @@ int run_program(int argc, char** argv) {
   add_fit_command(app, shared);
 
   if (const Status known = check_command_words(app, argc, argv); !known) {
-    fmt::print(stderr, "muster: {}\n", known.error().message);
+    say(fmt::format("muster: {}\n", known.error().message));
     return kExitUsage;
   }
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? kExitOk : kExitUsage;
+    if (app.exit(error) != 0) return kExitUsage;
+    shared.run = [] { return Status(); };  // the help is printed
   }
-  const Status done = run_guarded(shared);
-  std::fflush(stdout);
+  const Status done = with_output(run_guarded(shared));
   if (done) return kExitOk;
-  fmt::print(stderr, "muster: {}\n", done.error().message);
+  say(fmt::format("muster: {}\n", done.error().message));
   if (done.error().code == ErrorCode::kUnavailable && !shared.is_local) {
-    fmt::print(stderr, "is `muster serve` running there?\n");
+    say("is `muster serve` running there?\n");
   }
   return shared.is_local && done.error().code == ErrorCode::kUnavailable ? kExitFailed
                                                                          : exit_code(done.error());

@@ -64,7 +64,17 @@ struct InitModelOptions {
 };
 
 Status init_model(const Command& shared, const InitModelOptions& options) {
+  if (is_same_file(options.file, options.source)) {
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("--output {} is the model itself, which would be lost; name another "
+                             "file",
+                             options.file.string()),
+                 "bad_target"};
+  }
+  MUSTER_TRY_STATUS(check_writable(options.file));
   MUSTER_TRY(const ModelSource source, read_model(options.source));
+  if (const Status fits = check_size(source.graph); !fits)
+    return with_context(fits.error(), options.source);
   const StateDict state = first_state(source.graph, options.seed);
   MUSTER_TRY_STATUS(write_state_file(options.file, state));
   const std::string digest = state_digest(state).hex();

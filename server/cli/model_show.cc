@@ -10,6 +10,7 @@
 
 #include "core/base/bytes.h"
 #include "core/base/file.h"
+#include "core/graph/graph_run.h"
 #include "core/graph/summary.h"
 #include "core/tensor/safetensors.h"
 #include "server/cli/model_source.h"
@@ -32,11 +33,14 @@ std::string joined(const std::vector<std::string>& words) {
 Status show_graph(const Command& shared, const ShowModelOptions& options) {
   MUSTER_TRY(const ModelSource source, read_model(options.source));
   MUSTER_TRY_IN(options.source, const GraphSummary summary, summarize(source.graph, options.batch));
+  const auto limit = static_cast<std::int64_t>(GraphRunOptions{}.limit_bytes);
   const Loss& loss = source.graph.loss();
   if (shared.json) {
     Json json = to_json(summary);
     json["loss"] = loss.to_json();
     json["model"] = source.model;
+    json["limit_bytes"] = limit;
+    json["over_limit"] = summary.workspace_bytes > limit;
     print_json(json);
     return {};
   }
@@ -45,7 +49,7 @@ Status show_graph(const Command& shared, const ShowModelOptions& options) {
   for (const NodeSummary& node : summary.nodes) {
     table.add({node.id, node.op, joined(node.inputs), shape_text(node.output),
                count_text(node.parameters), count_text(node.multiply_adds),
-               bytes_text(node.kept_bytes)});
+               bytes_text(node.kept_bytes) + (node.kept_bytes > limit ? " !" : "")});
   }
   print(table.text());
   print(fmt::format(
@@ -56,6 +60,12 @@ Status show_graph(const Command& shared, const ShowModelOptions& options) {
       summary.untrained > 0 ? fmt::format(" ({} not trained)", count_text(summary.untrained)) : "",
       bytes_text(summary.state_bytes), count_text(summary.multiply_adds),
       bytes_text(summary.training_bytes), summary.batch, bytes_text(summary.workspace_bytes)));
+  if (summary.workspace_bytes > limit) {
+    print(fmt::format(
+        "               ! over the trainer's limit of {} of work space: use smaller batches, or "
+        "local.accumulate\n",
+        bytes_text(limit)));
+  }
   return {};
 }
 

@@ -1,15 +1,19 @@
 #include "server/cli/model_source.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstdlib>
 #include <system_error>
 
 #include "core/base/file.h"
 #include "core/base/random.h"
 #include "core/graph/model.h"
 #include "core/graph/presets.h"
-#include "core/tensor/safetensors.h"
+#include "core/strategy/job.h"
 
 namespace muster::cli {
 namespace {
@@ -54,6 +58,15 @@ Result<ModelSource> read_model(const std::string& source) {
   return ModelSource{.model = std::move(model), .graph = std::move(graph)};
 }
 
+Status check_size(const Graph& graph) {
+  const std::int64_t parameters = graph.layout()->num_elements();
+  if (parameters <= kMaxModelParameters) return {};
+  return Error{ErrorCode::kInvalidArgument,
+               fmt::format("the model has {} parameters, at most {} are wanted", parameters,
+                           kMaxModelParameters),
+               "bad_model"};
+}
+
 StateDict first_state(const Graph& graph, std::uint64_t seed) {
   return graph.initial_state(derive_seed(seed, {"initial state"}));
 }
@@ -67,22 +80,39 @@ Result<StateDict> read_state_file(const std::filesystem::path& file, const Layou
 Status write_state_file(const std::filesystem::path& file, const StateDict& state,
                         const std::map<std::string, std::string>& metadata) {
   MUSTER_TRY_STATUS(check_target(file));
-  if (metadata.empty()) return write_file_durably(file, write_state(state));
-  // The canonical header, with the metadata before the first tensor and padded anew.
-  constexpr std::size_t kLength = 8;
-  std::string header = safetensors_header(state.layout()).substr(kLength);
-  header.erase(header.find_last_not_of(' ') + 1);
-  const bool has_tensors = header != "{}";
-  header.insert(1, Json(std::string(kMetadataName)).dump() + ":" + Json(metadata).dump() +
-                       (has_tensors ? "," : ""));
-  header.append((64 - (kLength + header.size()) % 64) % 64, ' ');
-  Bytes content(kLength);
-  store_le64(header.size(), content);
-  const ByteView text = as_bytes(header);
-  content.insert(content.end(), text.begin(), text.end());
-  const ByteView values = std::as_bytes(state.values());
-  content.insert(content.end(), values.begin(), values.end());
-  return write_file_durably(file, content);
+  const Result<Bytes> content = write_state(state, metadata);
+  if (content) return write_file_durably(file, *content);
+  if (content.error().code != ErrorCode::kResourceExhausted) return content.error();
+  return write_file_durably(file, write_state(state));
+}
+
+bool is_same_file(const std::filesystem::path& a, const std::filesystem::path& b) {
+  std::error_code failed;
+  if (std::filesystem::equivalent(a, b, failed)) return true;
+  const std::filesystem::path first = std::filesystem::weakly_canonical(a, failed);
+  if (failed) return false;
+  return first == std::filesystem::weakly_canonical(b, failed) && !failed;
+}
+
+Status check_writable(const std::filesystem::path& file) {
+  const auto refused = [&](const std::string& why) {
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("cannot write {}: {}", file.string(), why), "bad_target"};
+  };
+  std::error_code failed;
+  const std::filesystem::path folder = file.has_parent_path() ? file.parent_path() : ".";
+  if (!std::filesystem::is_directory(folder, failed))
+    return refused(folder.string() + " is no folder");
+  // A name that is too long, for one.
+  if (std::filesystem::status(file, failed).type() == std::filesystem::file_type::none)
+    return refused(failed.message());
+  MUSTER_TRY_STATUS(check_target(file));
+  std::string temporary = (folder / ".muster-write-XXXXXX").string();
+  const int descriptor = ::mkostemp(temporary.data(), O_CLOEXEC);
+  if (descriptor < 0) return refused(std::generic_category().message(errno));
+  ::close(descriptor);
+  ::unlink(temporary.c_str());
+  return {};
 }
 
 Status check_target(const std::filesystem::path& file) {

@@ -1,12 +1,12 @@
 #pragma once
 
 #include <filesystem>
-#include <map>
 #include <string>
 
 #include "core/base/error.h"
 #include "core/base/json.h"
 #include "core/graph/graph.h"
+#include "core/tensor/safetensors.h"
 #include "core/tensor/state.h"
 
 // Where a command finds a model or a state, and where it leaves one.
@@ -29,6 +29,9 @@ struct ModelSource {
 // Errors: kInvalidArgument; the message names the file, the field and the node.
 Result<ModelSource> read_model(const std::string& source);
 
+// Errors: kInvalidArgument, reason "bad_model": more parameters than a job's model may have.
+Status check_size(const Graph& graph);
+
 // The state that a job with this seed begins from.
 StateDict first_state(const Graph& graph, std::uint64_t seed);
 
@@ -38,9 +41,17 @@ Result<StateDict> read_state_file(const std::filesystem::path& file,
                                   const LayoutPtr& expected = nullptr);
 
 // Writes a state, and texts beside it, durably as safetensors; the old file stays when it fails.
-// Equal arguments give equal bytes; without metadata they are those of write_state.
+// Equal arguments give equal bytes, those of write_state. Of a model with so many tensors that no
+// header has room for the texts, the state is written without them.
 Status write_state_file(const std::filesystem::path& file, const StateDict& state,
-                        const std::map<std::string, std::string>& metadata = {});
+                        const SafetensorsMetadata& metadata = {});
+
+// Whether both names lead to one file, there or not yet.
+bool is_same_file(const std::filesystem::path& a, const std::filesystem::path& b);
+
+// That a file can be written there, before the work that it is for: a temporary file is made in its
+// folder and removed. Errors: kInvalidArgument, reason "bad_target".
+Status check_writable(const std::filesystem::path& file);
 
 // What is there and no regular file (a folder, a pipe) is not replaced.
 // Errors: kInvalidArgument, reason "bad_target".

@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
-#include <cstdio>
 
 namespace muster::cli {
 
@@ -95,11 +94,6 @@ std::string Table::text() const {
 
 void print_json(const Json& json) {
   print(json.dump(2) + "\n");
-}
-
-void print(const std::string& text) {
-  std::fwrite(text.data(), 1, text.size(), stdout);
-  std::fflush(stdout);
 }
 
 bool is_terminal() {

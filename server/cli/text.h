@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/base/bytes.h"
+#include "core/base/console.h"
 #include "core/base/json.h"
 
 // How the program writes numbers, times and tables for people.
@@ -34,9 +35,8 @@ class Table {
   std::vector<std::vector<std::string>> rows_;
 };
 
-// Prints to standard output.
+// To standard output, as `print` of core/base/console.h.
 void print_json(const Json& json);
-void print(const std::string& text);
 bool is_terminal();
 
 }  // namespace muster::cli

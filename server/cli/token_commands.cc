@@ -27,12 +27,12 @@ Status create(const Command& shared, const CreateOptions& options) {
   }
   for (const Json& code : reply.at("codes")) print(code.get<std::string>() + "\n");
   const Json& url = reply.at("enroll_url");
-  fmt::print(stderr,
-             "{} one-time codes, valid until {} UTC; each enrols one device:\n  muster-edge enroll "
-             "--server {} --code CODE --dir DIR\n",
-             reply.at("codes").size(), time_text(reply.at("expires_at_ms").get<std::int64_t>()),
-             url.is_string() ? url.get<std::string>()
-                             : "(enrolment is closed: enrolment_open in muster.json)");
+  say(fmt::format(
+      "{} one-time codes, valid until {} UTC; each enrols one device:\n  muster-edge enroll "
+      "--server {} --code CODE --dir DIR\n",
+      reply.at("codes").size(), time_text(reply.at("expires_at_ms").get<std::int64_t>()),
+      url.is_string() ? url.get<std::string>()
+                      : "(enrolment is closed: enrolment_open in muster.json)"));
   return {};
 }
 

@@ -142,6 +142,7 @@ Status watch_job(OperatorClient& client, const std::string& job_id, bool json) {
     }
     last_answer = std::chrono::steady_clock::now();
     display.show(*job, *rounds);
+    MUSTER_TRY_STATUS(check_printed());  // nobody reads any more
     const std::string status = job->at("status").get<std::string>();
     if (status != "running") {
       display.end();

@@ -11,7 +11,7 @@
 #include "core/base/workers.h"
 #include "core/graph/graph.h"
 #include "core/tensor/state.h"
-#include "core/train/dataset.h"
+#include "core/train/data/dataset.h"
 #include "core/train/training_run.h"
 
 // What train_bench times and compare_torch.py sets beside PyTorch: models with data for them.

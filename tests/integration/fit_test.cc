@@ -1,8 +1,11 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
+#include <sys/stat.h>
 
 #include <chrono>
 #include <csignal>
+#include <fstream>
+#include <memory>
 #include <thread>
 
 #include "core/base/file.h"
@@ -209,6 +212,112 @@ TEST_F(Fit, AnInterruptedAndResumedRunGivesTheBitsOfAnUninterruptedOne) {
   EXPECT_EQ(rest.at("state"), whole.at("state"));
   EXPECT_EQ(rest.at("epochs").size(), whole.at("epochs").size());
   EXPECT_EQ(rest.at("epochs")[0].at("test"), whole.at("epochs")[0].at("test"));
+}
+
+// Minutes of steps of a good part of a second on one thread, one an epoch.
+class FitOfLongSteps : public Fit {
+ protected:
+  FitOfLongSteps() {
+    fs::create_directory(path("large"));
+    const std::string data = write_csv(path("large"), 3000, 3).string();
+    job_["data"] = "csv:" + data + ";target=label;holdout=0";
+    job_.erase("evaluation");
+    job_["model"] = {{"preset", "mlp"}, {"input", {4}}, {"hidden", {2048, 2048}}, {"classes", 3}};
+    job_["local"].update({{"epochs", 200}, {"batch_size", 3000}});
+    job_["local"]["optimizer"]["lr"] = 1e-3;
+  }
+
+  // In the second step.
+  std::unique_ptr<Process> start() const {
+    auto process = std::make_unique<Process>(call({"--threads", "1"}), path("long"));
+    wait_for_epoch(*process);
+    return process;
+  }
+};
+
+TEST_F(FitOfLongSteps, TheSecondSignalEndsItAtOnceWhicheverItIs) {
+  const auto process = start();
+  process->signal(SIGINT);
+  process->signal(SIGTERM);
+  EXPECT_EQ(process->wait(), 128 + SIGTERM) << process->errors();
+  EXPECT_FALSE(fs::exists(path("out.safetensors"))) << "it went on to the end of the step";
+}
+
+TEST_F(FitOfLongSteps, ASecondCtrlCEndsItAtOnce) {
+  const auto process = start();
+  while (process->running()) {  // two that come close together count as one
+    process->signal(SIGINT);
+    std::this_thread::yield();
+  }
+  EXPECT_EQ(process->wait(), 128 + SIGINT) << process->errors();
+  EXPECT_FALSE(fs::exists(path("out.safetensors"))) << "it went on to the end of the step";
+}
+
+TEST_F(FitOfLongSteps, ASingleSignalLeavesTheEndAndTheExitCodeToIt) {
+  const auto process = start();
+  process->signal(SIGTERM);
+  EXPECT_EQ(process->wait(), 1) << process->errors();
+  EXPECT_THAT(process->errors(), HasSubstr("out.safetensors has the state as it was then"));
+  EXPECT_TRUE(fs::exists(path("out.safetensors")));
+}
+
+TEST_F(Fit, ACheckpointThatCannotBeWrittenCostsNoTraining) {
+  const Json good = fit_json({}, "good.safetensors");
+  // The job comes through a pipe, behind the look at the checkpoint's folder, which is then gone.
+  const std::string job = job_.dump();
+  const std::string pipe = path("pipe");
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  fs::create_directory(path("kept"));
+  const std::string checkpoint = path("kept") / "run";
+  Process training({MUSTER_BINARY, "fit", pipe, "--out", path("out.safetensors"), "--json",
+                    "--checkpoint", checkpoint},
+                   path("training"));
+  std::ofstream writing(pipe);  // opens when it is read
+  fs::rename(path("kept"), path("gone"));
+  writing << job;
+  writing.close();
+  EXPECT_EQ(training.wait(), 1) << training.errors();
+  const std::string errors = training.errors();
+  const std::string failed = "the checkpoint " + checkpoint + " could not be written: ";
+  const std::size_t warned = errors.find(failed);
+  ASSERT_NE(warned, std::string::npos) << errors;
+  const std::string line = errors.substr(warned, errors.find('\n', warned) - warned);
+  EXPECT_THAT(line, AllOf(HasSubstr("No such file"), ::testing::EndsWith("; training goes on")));
+  EXPECT_EQ(errors.find("training goes on"), errors.rfind("training goes on"));
+  EXPECT_THAT(errors.substr(errors.find("epoch 4/4")),
+              HasSubstr("out.safetensors has the trained state; " + failed));
+  EXPECT_EQ(take(parse_json(training.output())).at("state"), good.at("state"));
+  EXPECT_EQ(take(read_file(path("out.safetensors"), 1 << 20)),
+            take(read_file(path("good.safetensors"), 1 << 20)));
+}
+
+TEST_F(Fit, AStoppedRunWhoseCheckpointCannotBeWrittenDoesNotSendToIt) {
+  job_["local"]["epochs"] = 1'000'000;
+  fs::create_directory(path("kept"));
+  Process endless(call({"--checkpoint", path("kept") / "run"}), path("endless"));
+  wait_for_epoch(endless);
+  fs::rename(path("kept"), path("gone"));
+  endless.signal(SIGINT);
+  EXPECT_EQ(endless.wait(), 1) << endless.errors();
+  EXPECT_THAT(endless.errors(), AllOf(HasSubstr("stopped after"), HasSubstr("could not be written"),
+                                      ::testing::Not(HasSubstr("--resume"))));
+  EXPECT_TRUE(fs::exists(path("out.safetensors")));
+}
+
+TEST_F(Fit, AStateThatCannotBeWrittenIsStillInTheCheckpoint) {
+  job_["local"]["epochs"] = 1'000'000;
+  fs::create_directory(path("states"));
+  Process endless(call({"--checkpoint", path("run")}, "states/out"), path("endless"));
+  wait_for_epoch(endless);
+  fs::rename(path("states"), path("gone"));
+  endless.signal(SIGINT);
+  EXPECT_EQ(endless.wait(), 1) << endless.errors();
+  EXPECT_THAT(endless.errors(), AllOf(HasSubstr("No such file"), HasSubstr("--resume")));
+  Process resumed(call({"--json", "--checkpoint", path("run"), "--resume"}), path("resumed"));
+  wait_for_epoch(resumed);
+  resumed.signal(SIGTERM);
+  EXPECT_EQ(resumed.wait(), 1) << resumed.errors();
+  EXPECT_TRUE(fs::exists(path("out.safetensors")));
 }
 
 TEST_F(Fit, ACheckpointOfOtherSettingsIsRefused) {

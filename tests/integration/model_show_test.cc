@@ -18,6 +18,7 @@ using muster::testing::take;
 using muster::testing::TemporaryFolder;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 class ModelShow : public ::testing::Test {
  protected:
@@ -81,6 +82,16 @@ TEST_F(ModelShow, ErrorsNameTheFileAndTheNode) {
   EXPECT_THAT(refused(write("cut.json", "{\"model\"")), HasSubstr("cut.json"));
   EXPECT_THAT(refused(folder_.path()), HasSubstr(folder_.path().string()));
   EXPECT_EQ(model({"show", "2nn", "--batch", "0"}).exit_code, 2);
+}
+
+TEST_F(ModelShow, ABatchOverTheTrainersLimitIsShownAndMarked) {
+  const Outcome outcome = model({"show", "fedavg_cnn", "--batch", "1000000"});
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.errors;
+  EXPECT_THAT(outcome.output, AllOf(HasSubstr("conv1"), HasSubstr(" !\n"),
+                                    HasSubstr("over the trainer's limit of 17.2 GB")));
+  EXPECT_EQ(json("fedavg_cnn", "1000000").at("over_limit"), true);
+  EXPECT_EQ(json("fedavg_cnn").at("over_limit"), false);
+  EXPECT_THAT(model({"show", "fedavg_cnn"}).output, Not(HasSubstr("!")));
 }
 
 TEST_F(ModelShow, AStateShowsItsTensors) {

@@ -8,7 +8,7 @@
 
 #include "core/base/file.h"
 #include "core/base/random.h"
-#include "core/train/data_spec.h"
+#include "core/train/data/data_spec.h"
 #include "core/train/graph_trainer.h"
 #include "server/directory.h"
 

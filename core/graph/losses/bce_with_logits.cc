@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/base/exact_math.h"
 #include "core/graph/losses/registry.h"
 
 namespace muster::losses {
@@ -53,7 +54,7 @@ class BinaryCrossEntropy final : public Loss {
       const double positive = pos_weights_[output] * target.values[i];
       const double negative = 1.0 - target.values[i];
       if (++output == pos_weights_.size()) output = 0;
-      const double e = std::exp(-std::abs(x));
+      const double e = exact_exp(-std::abs(x));
       const double log_sum = std::log1p(e);
       // Comparisons that leave a NaN where it is.
       total += positive * ((x > 0 ? 0.0 : -x) + log_sum) + negative * ((x < 0 ? 0.0 : x) + log_sum);

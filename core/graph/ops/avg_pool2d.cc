@@ -1,6 +1,6 @@
-#include "core/graph/ops/pooling.h"
+#include "core/graph/op_support/loops.h"
+#include "core/graph/op_support/pooling.h"
 #include "core/graph/ops/registry.h"
-#include "core/graph/ops/share.h"
 
 namespace muster::ops {
 namespace {
@@ -30,9 +30,10 @@ class AvgPool2d final : public Op {
   void backward(const Backward& io) const override {
     if (io.dinputs[0].empty()) return;
     const auto body = [&](std::int64_t begin, std::int64_t end, int worker) {
-      kernels::best().avg_pool_gradient(
-          pooling_.pool, end - begin, io.doutput.data() + begin * pooling_.positions(),
-          io.dinputs[0].data() + begin * pooling_.plane(), io.workers.of(worker));
+      kernels::best().avg_pool_gradient(pooling_.pool, end - begin,
+                                        io.doutput.data() + begin * pooling_.positions(),
+                                        io.dinputs[0].data() + begin * pooling_.plane(),
+                                        io.workers.of(worker, pooling_.pool.out_width));
     };
     io.workers.for_each(io.batch * pooling_.channels, grain(), body);
   }

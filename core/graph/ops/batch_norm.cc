@@ -3,8 +3,8 @@
 #include <cstddef>
 #include <string>
 
+#include "core/graph/op_support/loops.h"
 #include "core/graph/ops/registry.h"
-#include "core/graph/ops/share.h"
 
 namespace muster::ops {
 namespace {
@@ -38,7 +38,7 @@ class BatchNorm final : public Op {
   // scratch: for each channel weight / sqrt(var + eps) and bias.
   void forward(const Forward& io) const override {
     float* mean = io.saved.data();
-    float* scale = io.scratch.data();
+    float* scale = planned(io.scratch, 2 * channels_);
     float* shift = scale + channels_;
     io.workers.for_each(channels_, channel_grain(io.batch),
                         [&](std::int64_t begin, std::int64_t end, int) {
@@ -73,7 +73,7 @@ class BatchNorm final : public Op {
   // scratch: the factors a, b, c of dx = a dy + b (x - mean) + c.
   void backward(const Backward& io) const override {
     const float* mean = io.saved.data();
-    float* a = io.scratch.data();
+    float* a = planned(io.scratch, 3 * channels_);
     float* b = a + channels_;
     float* c = b + channels_;
     io.workers.for_each(channels_, channel_grain(io.batch),

@@ -1,10 +1,11 @@
 #include <algorithm>
-#include <cmath>
 #include <cstddef>
 #include <string>
 
-#include "core/graph/ops/image.h"
-#include "core/graph/ops/products.h"
+#include "core/graph/initializers.h"
+#include "core/graph/op_support/image.h"
+#include "core/graph/op_support/loops.h"
+#include "core/graph/op_support/products.h"
 #include "core/graph/ops/registry.h"
 
 namespace muster::ops {
@@ -34,16 +35,18 @@ class Conv2d final : public Op {
   void forward(const Forward& io) const override {
     const kernels::Table& table = kernels::best();
     const std::int64_t weights = conv_.out_channels * conv_.taps();
+    float* packed = planned(io.scratch, groups_ * conv_packed_size(conv_));
     for (std::int64_t g = 0; g < groups_; ++g) {
       table.conv_pack_forward(conv_, io.parameters[0].data() + g * weights,
-                              io.scratch.data() + g * conv_packed_size(conv_));
+                              packed + g * conv_packed_size(conv_));
     }
     io.workers.for_each(io.batch * groups_, 1, [&](std::int64_t at, std::int64_t, int worker) {
       const std::int64_t g = at % groups_;
       const float* bias = bias_ ? io.parameters[1].data() + g * conv_.out_channels : nullptr;
-      table.conv_forward(conv_, io.scratch.data() + g * conv_packed_size(conv_), bias,
+      table.conv_forward(conv_, packed + g * conv_packed_size(conv_), bias,
                          io.inputs[0].data() + at * input_size(),
-                         io.output.data() + at * output_size(), io.workers.of(worker));
+                         io.output.data() + at * output_size(),
+                         io.workers.of(worker, conv_scratch(conv_)));
     });
   }
 
@@ -67,7 +70,8 @@ class Conv2d final : public Op {
     const std::int64_t part = (taps + io.workers.count() - 1) / io.workers.count();
     const std::int64_t part_taps = (part + 7) / 8 * 8;
     const std::int64_t parts = (taps + part_taps - 1) / part_taps;
-    table.fill(groups_ * weights, 0, io.scratch.data());
+    float* sums = planned(io.scratch, groups_ * weights);
+    table.fill(groups_ * weights, 0, sums);
     io.workers.for_each(groups_ * parts, 1, [&](std::int64_t at, std::int64_t, int worker) {
       const std::int64_t g = at / parts;
       const std::int64_t begin = at % parts * part_taps;
@@ -75,12 +79,12 @@ class Conv2d final : public Op {
       for (std::int64_t e = 0; e < io.batch; ++e) {
         const std::int64_t place = e * groups_ + g;
         table.conv_weight_gradient(conv_, begin, end, io.inputs[0].data() + place * input_size(),
-                                   io.doutput.data() + place * output_size(),
-                                   io.scratch.data() + g * weights, io.workers.of(worker));
+                                   io.doutput.data() + place * output_size(), sums + g * weights,
+                                   io.workers.of(worker, conv_scratch(conv_)));
       }
     });
     for (std::int64_t g = 0; g < groups_; ++g) {
-      table.transpose(taps, conv_.out_channels, io.scratch.data() + g * weights,
+      table.transpose(taps, conv_.out_channels, sums + g * weights,
                       io.dparameters[0].data() + g * weights, io.accumulate);
     }
   }
@@ -106,14 +110,16 @@ class Conv2d final : public Op {
   void input_gradient(const Backward& io) const {
     const kernels::Table& table = kernels::best();
     const std::int64_t weights = conv_.out_channels * conv_.taps();
+    float* packed = planned(io.scratch, groups_ * conv_packed_size(conv_));
     for (std::int64_t g = 0; g < groups_; ++g) {
       table.conv_pack_backward(conv_, io.parameters[0].data() + g * weights,
-                               io.scratch.data() + g * conv_packed_size(conv_));
+                               packed + g * conv_packed_size(conv_));
     }
     io.workers.for_each(io.batch * groups_, 1, [&](std::int64_t at, std::int64_t, int worker) {
-      table.conv_input_gradient(conv_, io.scratch.data() + at % groups_ * conv_packed_size(conv_),
+      table.conv_input_gradient(conv_, packed + at % groups_ * conv_packed_size(conv_),
                                 io.doutput.data() + at * output_size(),
-                                io.dinputs[0].data() + at * input_size(), io.workers.of(worker));
+                                io.dinputs[0].data() + at * input_size(),
+                                io.workers.of(worker, conv_scratch(conv_)));
     });
   }
 
@@ -126,7 +132,8 @@ class Conv2d final : public Op {
 }  // namespace
 
 // {"op": "conv2d", "filters": 32, "kernel": 5, "stride": 1, "padding": "same", "groups": 1,
-//  "bias": true}. kernel and stride are a number or [height, width]; padding is "valid" (none),
+//  "bias": true, "init": "pytorch"}. kernel and stride are a number or [height, width]; padding is
+//  "valid" (none),
 // "same" (ceil(size / stride) positions, what is odd goes below and to the right) or zeros on both
 // sides as a number or [height, width].
 Created create_conv2d(JsonObject& attributes, std::span<const Shape> inputs) {
@@ -135,6 +142,7 @@ Created create_conv2d(JsonObject& attributes, std::span<const Shape> inputs) {
   const Window window = read_window(attributes, false);
   const std::int64_t groups = attributes.integer("groups", 1, {1, 1 << 20});
   const bool bias = attributes.boolean("bias", true);
+  const WeightInit init = WeightInit::read(attributes);
   if (!attributes.ok()) return attributes.finish().error();
   MUSTER_TRY(const ImageWindows windows, place_windows("conv2d", input, window));
   const std::int64_t channels = input[0];
@@ -160,17 +168,20 @@ Created create_conv2d(JsonObject& attributes, std::span<const Shape> inputs) {
                   .padded_width = windows.padded_width};
   const Shape weight{filters, conv.in_channels, conv.kernel_height, conv.kernel_width};
   MUSTER_TRY(const std::int64_t weights, element_count(weight));
-  const Initializer init{Initializer::Kind::kUniform,
-                         1.0 / std::sqrt(static_cast<double>(conv.taps()))};
+  const std::int64_t fan_out = conv.out_channels * conv.kernel_height * conv.kernel_width;
   OpPlan plan{.output = {filters, conv.out_height, conv.out_width},
-              .parameters = {{.name = "weight", .shape = weight, .init = init}},
+              .parameters = {{.name = "weight",
+                              .shape = weight,
+                              .init = init.weight(conv.taps(), fan_out)}},
               .scratch_fixed = std::max(groups * conv_packed_size(conv), weights),
               .scratch_per_worker = conv_scratch(conv)};
-  if (bias) plan.parameters.push_back({.name = "bias", .shape = {filters}, .init = init});
+  if (bias)
+    plan.parameters.push_back({.name = "bias", .shape = {filters}, .init = init.bias(conv.taps())});
   Json written = to_json(window);
   written["filters"] = filters;
   written["groups"] = groups;
   written["bias"] = bias;
+  written["init"] = init.name();
   return std::make_unique<Conv2d>(std::move(plan), conv, groups, bias, std::move(written));
 }
 

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "core/graph/initializers.h"
-#include "core/graph/ops/products.h"
+#include "core/graph/op_support/products.h"
 #include "core/graph/ops/registry.h"
 
 namespace muster::ops {

@@ -2,8 +2,8 @@
 #include <cstddef>
 
 #include "core/base/random.h"
+#include "core/graph/op_support/loops.h"
 #include "core/graph/ops/registry.h"
-#include "core/graph/ops/share.h"
 
 namespace muster::ops {
 namespace {

@@ -3,8 +3,8 @@
 #include <cstddef>
 #include <limits>
 
+#include "core/graph/op_support/loops.h"
 #include "core/graph/ops/registry.h"
-#include "core/graph/ops/share.h"
 
 namespace muster::ops {
 namespace {

@@ -1,5 +1,5 @@
+#include "core/graph/op_support/loops.h"
 #include "core/graph/ops/registry.h"
-#include "core/graph/ops/share.h"
 
 namespace muster::ops {
 namespace {

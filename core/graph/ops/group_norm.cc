@@ -2,8 +2,8 @@
 #include <cstddef>
 #include <string>
 
+#include "core/graph/op_support/loops.h"
 #include "core/graph/ops/registry.h"
-#include "core/graph/ops/share.h"
 
 namespace muster::ops {
 namespace {
@@ -36,7 +36,7 @@ class GroupNorm final : public Op {
   void forward(const Forward& io) const override {
     const kernels::Table& fast = kernels::best();
     const auto body = [&](std::int64_t begin, std::int64_t end, int worker) {
-      float* mean = io.workers.of(worker);
+      float* mean = io.workers.of(worker, 3 * s_.group_channels());
       float* scale = mean + s_.group_channels();
       float* shift = scale + s_.group_channels();
       for (std::int64_t at = begin; at < end; ++at) {
@@ -65,11 +65,12 @@ class GroupNorm final : public Op {
   // scratch: the sums of dy and dy (x - mean), for each example and channel.
   void backward(const Backward& io) const override {
     const kernels::Table& fast = kernels::best();
+    float* all_sums = planned(io.scratch, 2 * io.batch * s_.channels);
     const auto body = [&](std::int64_t begin, std::int64_t end, int worker) {
       for (std::int64_t at = begin; at < end; ++at) {
         const std::int64_t place = at * s_.group_floats();
-        float* sums = io.scratch.data() + 2 * at * s_.group_channels();
-        float* mean = io.workers.of(worker);
+        float* sums = all_sums + 2 * at * s_.group_channels();
+        float* mean = io.workers.of(worker, 4 * s_.group_channels());
         for (std::int64_t c = 0; c < s_.group_channels(); ++c) mean[c] = io.saved.data()[2 * at];
         fast.normalise_sums(s_.group_channels(), s_.positions, mean, io.inputs[0].data() + place,
                             io.doutput.data() + place, sums);

@@ -1,4 +1,4 @@
-#include "core/graph/ops/recurrent.h"
+#include "core/graph/op_support/recurrent.h"
 
 namespace muster::ops {
 

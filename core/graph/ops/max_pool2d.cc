@@ -1,6 +1,6 @@
-#include "core/graph/ops/pooling.h"
+#include "core/graph/op_support/loops.h"
+#include "core/graph/op_support/pooling.h"
 #include "core/graph/ops/registry.h"
-#include "core/graph/ops/share.h"
 
 namespace muster::ops {
 namespace {

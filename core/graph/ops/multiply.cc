@@ -1,8 +1,8 @@
 #include <algorithm>
 #include <cstddef>
 
+#include "core/graph/op_support/loops.h"
 #include "core/graph/ops/registry.h"
-#include "core/graph/ops/share.h"
 
 namespace muster::ops {
 namespace {

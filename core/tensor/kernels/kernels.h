@@ -96,15 +96,13 @@ struct Pool {
   int64_t kernel_width = 0;
   int64_t stride_height = 1;
   int64_t stride_width = 1;
-  int64_t pad_height = 0;  // above
-  int64_t pad_width = 0;   // to the left
+  int64_t pad_height = 0;         // above
+  int64_t pad_width = 0;          // to the left
   bool count_include_pad = true;  // of averages
 };
 
 // Windows of up to that many elements have the place of their maximum noted in a byte.
 inline constexpr int64_t kPoolMarks = 256;
-
-// One step of plain or momentum SGD; see core/train/optimizer.
 
 // The elementwise part of one time step of a recurrent layer, for units [begin, end) of `units`.
 // Arrays are [rows, units], rows are examples.
@@ -179,8 +177,7 @@ struct Table {
 
   // Elementwise; y may be x.
   void (*fill)(int64_t n, float value, float* y) = nullptr;
-  void (*add)(int64_t n, const float* x, float* y) = nullptr;                  // y += x
-  void (*add_scaled)(int64_t n, float a, const float* x, float* y) = nullptr;  // y += a x
+  void (*add)(int64_t n, const float* x, float* y) = nullptr;  // y += x
   void (*add_rows)(int64_t rows, int64_t n, const float* x,
                    float* y) = nullptr;  // y[n] += rows of x
   void (*relu)(int64_t n, const float* x, float* y) = nullptr;
@@ -189,13 +186,8 @@ struct Table {
   void (*tanh_gradient)(int64_t n, const float* y, const float* dy, float* dx) = nullptr;
   void (*sigmoid)(int64_t n, const float* x, float* y) = nullptr;
   void (*sigmoid_gradient)(int64_t n, const float* y, const float* dy, float* dx) = nullptr;
-  // y = exp(x - shift); returns the sum over y in double, as 16 partial sums.
-  double (*exp_sum)(int64_t n, float shift, const float* x, float* y) = nullptr;
-  // Sums in double, as 16 partial sums.
+  // In double, as 16 partial sums.
   double (*sum)(int64_t n, const float* x) = nullptr;
-  double (*sum_squares)(int64_t n, double shift, const float* x) = nullptr;  // of x - shift
-  double (*sum_products)(int64_t n, const float* x, const float* y) = nullptr;
-  void (*scale_shift)(int64_t n, float scale, float shift, const float* x, float* y) = nullptr;
 
   void (*add_pair)(int64_t n, const float* a, const float* b, float* y) = nullptr;  // y = a + b
   void (*multiply)(int64_t n, const float* x, float* y) = nullptr;                  // y *= x

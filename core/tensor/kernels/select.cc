@@ -12,8 +12,13 @@ struct Available {
     int count = 0;
 #if defined(MUSTER_KERNELS_X86)
     __builtin_cpu_init();
+    // All that the level has, as far as the compiler knows how to ask.
     const bool v3 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-                    __builtin_cpu_supports("bmi2");
+                    __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2")
+#if !defined(__clang__)
+                    && __builtin_cpu_supports("x86-64-v3")
+#endif
+        ;
     const bool v4 = v3 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                     __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
                     __builtin_cpu_supports("avx512cd");

@@ -1,5 +1,6 @@
 #include <cmath>
 
+#include "core/base/exact_math.h"
 #include "core/train/optimizer/registry.h"
 
 namespace muster::optimizers {
@@ -69,9 +70,8 @@ class AdamRecipe final : public Optimizer {
 
  private:
   std::uint32_t run(const OptimizerArrays& arrays, const Numbers& numbers) const override {
-    const auto step = static_cast<double>(numbers.step);
-    const double correction1 = 1 - std::pow(settings_.beta1, step);
-    const double correction2 = 1 - std::pow(settings_.beta2, step);
+    const double correction1 = 1 - integer_power(settings_.beta1, numbers.step);
+    const double correction2 = 1 - integer_power(settings_.beta2, numbers.step);
     const Coefficients coefficients{
         .mu = numbers.mu,
         .scale = numbers.scale,

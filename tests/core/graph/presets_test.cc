@@ -163,6 +163,13 @@ TEST(Presets, OptionsAreChecked) {
   EXPECT_THAT(options("2nn", "loss", {{"type", "mes"}}), HasSubstr("mes"));
 }
 
+TEST(Presets, AnErrorListsEachKnownFieldOnce) {
+  EXPECT_THAT(error_of({{"preset", "logistic"}, {"clases", 3}}),
+              HasSubstr("known: classes, input, loss, preset"));
+  EXPECT_THAT(error_of({{"preset", "mlp"}, {"activation", "relu"}, {"clases", 3}}),
+              HasSubstr("known: activation, classes, hidden, input, loss, preset"));
+}
+
 // An image too small for the layers is refused where it gets too small.
 TEST(Presets, AnImageTooSmallNamesTheNode) {
   EXPECT_THAT(error_of({{"preset", "lenet5"}, {"input", {4, 4}}}), HasSubstr("conv2"));

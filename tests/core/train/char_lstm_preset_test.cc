@@ -2,7 +2,7 @@
 
 #include "core/graph/model.h"
 #include "core/train/batch.h"
-#include "core/train/text_windows.h"
+#include "core/train/data/text_windows.h"
 
 namespace muster {
 namespace {

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "core/base/random.h"
+#include "core/graph/model.h"
 
 namespace muster {
 namespace {
@@ -96,6 +97,29 @@ TEST(Evaluate, DefaultsToAccuracyOrRmse) {
   EXPECT_DOUBLE_EQ(of_numbers->metrics.at("loss"), 1.0);
 }
 
+TEST(Evaluate, TwoWorkersGiveTheBitsOfOne) {
+  const Graph graph = *graph_from_model(*resolve_model({{"preset", "2nn"}}, "model"));
+  Random random(6);
+  DatasetRows rows;
+  rows.shape = {28, 28};
+  for (int i = 0; i < 250; ++i) {
+    rows.labels.push_back(static_cast<std::int32_t>(random.below(10)));
+    for (int k = 0; k < 28 * 28; ++k) rows.floats.push_back(static_cast<float>(random.normal()));
+  }
+  const Dataset data = *Dataset::create(std::move(rows));
+  const StateDict state = graph.initial_state(1);
+  Workers one(1);
+  Workers two(2);
+  const auto alone = evaluate(graph, state, data);
+  ASSERT_TRUE(alone) << alone.error().message;
+  EXPECT_EQ(alone->metrics.count("accuracy"), 1U);
+  for (Workers* workers : {&one, &two}) {
+    EXPECT_EQ(evaluate(graph, state, data, {}, workers)->metrics, alone->metrics);
+    EXPECT_EQ(evaluate(graph, state, data, default_metrics(graph.loss()), {}, workers)->metrics,
+              alone->metrics);
+  }
+}
+
 TEST(Evaluate, WithNoMetricsGivesTheLossOnly) {
   const Graph graph = pass_through(2, {{"type", "softmax_cross_entropy"}});
   const auto result = evaluate(graph, identity(graph), random_labelled(2), MetricSet());
@@ -156,44 +180,6 @@ TEST(Evaluate, RefusesMetricsOfAnotherModelAndTooManyScores) {
   ASSERT_FALSE(large);
   EXPECT_EQ(large.error().code, ErrorCode::kResourceExhausted);
   EXPECT_THAT(large.error().message, HasSubstr("auc"));
-}
-
-TEST(Tally, PartsOfABatchGiveWhatTheBatchGives) {
-  for (const char* reduction : {"mean", "sum"}) {
-    const auto loss = loss_from_json({{"type", "softmax_cross_entropy"},
-                                      {"class_weights", {1.0, 4.0}},
-                                      {"reduction", reduction}},
-                                     "loss", {2});
-    const std::vector<float> x{1, 2, 0, 3, -1, 1, 2, 2};
-    const std::vector<std::int32_t> labels{0, 1, 1, 0};
-    const std::span<const std::int32_t> all(labels);
-    Tally whole(**loss);
-    const double batch = whole.add(x, 4, {labels, {}}, {});
-    Tally parts(**loss);
-    const std::span<const float> logits(x);
-    const double first = parts.add_part(logits.first(2), 1, {all.first(1), {}}, 10.0, {});
-    const double rest = parts.add_part(logits.subspan(2), 3, {all.subspan(1), {}}, 10.0, {});
-    EXPECT_NEAR(first + rest, batch, 1e-12);
-    EXPECT_NEAR(parts.mean_loss(), whole.mean_loss(), 1e-12);
-    EXPECT_EQ(parts.metrics().at("accuracy"), whole.metrics().at("accuracy"));
-    EXPECT_EQ(parts.examples(), 4);
-    parts.reset();
-    EXPECT_TRUE(parts.metrics().empty());
-    EXPECT_EQ(parts.mean_loss(), 0.0);
-  }
-}
-
-TEST(Tally, AccuracyIsNoNumberOncePredictionsAreNotFinite) {
-  const auto loss = loss_from_json({{"type", "softmax_cross_entropy"}}, "loss", {2});
-  Tally tally(**loss);
-  const std::vector<std::int32_t> labels{0};
-  const std::vector<float> good{2, 1};
-  const std::vector<float> bad{1, -std::numeric_limits<float>::infinity()};
-  tally.add(good, 1, {labels, {}}, {});
-  EXPECT_EQ(tally.metrics().at("accuracy"), 1.0);
-  tally.add(bad, 1, {labels, {}}, {});
-  EXPECT_TRUE(std::isnan(tally.metrics().at("accuracy")));
-  EXPECT_FALSE(std::isfinite(tally.metrics().at("loss")));
 }
 
 }  // namespace

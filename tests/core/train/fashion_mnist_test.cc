@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "core/graph/model.h"
-#include "core/train/data_spec.h"
+#include "core/train/data/data_spec.h"
 #include "core/train/evaluate.h"
 #include "core/train/graph_trainer.h"
 

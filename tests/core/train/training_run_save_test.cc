@@ -128,6 +128,20 @@ TEST_F(SavedRun, KeepsTheHoldoutMetricsThatWereNoted) {
   EXPECT_TRUE(result->epochs.at(1).holdout.empty());
 }
 
+TEST_F(SavedRun, HasNoHoldoutMetricsThatAreNotFinite) {
+  TrainingRun run = create({{"batch_size", 10}, {"epochs", 2}});
+  step(run, 1);
+  run.note_holdout({{"loss", std::numeric_limits<double>::infinity()},
+                    {"accuracy", 0.5},
+                    {"auc", std::numeric_limits<double>::quiet_NaN()}});
+  auto again = restore(*run.save());
+  ASSERT_TRUE(again) << again.error().message;
+  step(*again, 1);
+  const auto result = std::move(*again).finish();
+  ASSERT_TRUE(result);
+  EXPECT_EQ(result->epochs.at(0).holdout, (Metrics{{"accuracy", 0.5}}));
+}
+
 TEST_F(SavedRun, GoesOnWithTheTimeThatWasLeft) {
   std::chrono::steady_clock::time_point now;
   const TrainingRunOptions options{.clock = [&] { return now; }};

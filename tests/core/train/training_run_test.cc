@@ -183,15 +183,6 @@ TEST(TrainingRun, PartsOfABatchDrawApart) {
   EXPECT_FALSE(apart->state == one->state);
 }
 
-TEST(TrainingRun, TwoWorkersGiveTheBitsOfOne) {
-  const Problem problem;
-  Workers workers(2);
-  auto shared = problem.run({{"batch_size", 10}, {"epochs", 2}}, {.workers = &workers});
-  ASSERT_TRUE(shared);
-  while (!shared->done()) ASSERT_TRUE(shared->step());
-  EXPECT_TRUE(shared->state() == problem.train({{"batch_size", 10}, {"epochs", 2}})->state);
-}
-
 // One dense layer and mse, with features of one size and weights of one.
 class NonFinite : public testing::Test {
  protected:

@@ -6,7 +6,7 @@
 #include "core/base/json.h"
 #include "core/base/random.h"
 #include "core/graph/model.h"
-#include "core/train/dataset.h"
+#include "core/train/data/dataset.h"
 #include "core/train/local_trainer.h"
 
 // A small problem for the tests of training.

@@ -1,0 +1,24 @@
+#include "core/train/tally.h"
+
+namespace muster {
+
+void Tally::add(double value, double whole, std::int64_t examples) {
+  const bool mean = loss_->reduction() == Loss::Reduction::kMean;
+  figures_.loss_sum += mean ? value * whole : value;
+  figures_.weight += mean ? whole : static_cast<double>(examples);
+  figures_.examples += examples;
+}
+
+void Tally::count_correct(std::span<const float> prediction, const TargetView& target) {
+  if (const auto correct = loss_->count_correct(prediction, target)) {
+    figures_.correct = figures_.correct.value_or(0) + *correct;
+  }
+}
+
+std::optional<double> Tally::accuracy() const {
+  if (!figures_.correct || figures_.examples == 0) return std::nullopt;
+  const std::int64_t targets = figures_.examples * loss_->targets_per_example();
+  return static_cast<double>(*figures_.correct) / static_cast<double>(targets);
+}
+
+}  // namespace muster
