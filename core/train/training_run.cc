@@ -80,11 +80,7 @@ Result<TrainingRun> TrainingRun::create(const Graph& graph, const Dataset& data,
 void TrainingRun::derive_seeds(std::uint64_t seed) {
   seed_ = seed;
   dropout_seed_ = derive_seed(seed, {"dropout"});
-  if (!settings_.shuffle) return;
-  epoch_seeds_.resize(static_cast<std::size_t>(rounded_up(total_steps_, steps_per_epoch_)));
-  for (std::size_t i = 0; i < epoch_seeds_.size(); ++i) {
-    epoch_seeds_[i] = derive_seed(seed, {"epoch", std::to_string(i)});
-  }
+  order_seed_ = derive_seed(seed, {"order"});
 }
 
 Status TrainingRun::step() {
@@ -110,8 +106,10 @@ Status TrainingRun::step() {
 void TrainingRun::begin_epoch() {
   tally_ = Tally(graph_->loss());
   std::iota(order_.begin(), order_.end(), std::int64_t{0});
-  const auto number = static_cast<std::size_t>(epoch());
-  if (number < epoch_seeds_.size()) Random(epoch_seeds_[number]).shuffle(order_);
+  // Random spreads neighbouring seeds over its whole state.
+  if (settings_.shuffle && steps_ < total_steps_) {
+    Random(order_seed_ + static_cast<std::uint64_t>(epoch())).shuffle(order_);
+  }
 }
 
 // Adds what became of the epoch that the last step belongs to.

@@ -160,8 +160,8 @@ class TrainingRun {
   std::vector<std::int64_t> order_;  // of the examples in this epoch
   std::uint64_t seed_ = 0;
   std::uint64_t dropout_seed_ = 0;
-  std::vector<std::uint64_t> epoch_seeds_;  // of the order; none without shuffling
-  Tally tally_;                             // of the epoch so far
+  std::uint64_t order_seed_ = 0;
+  Tally tally_;  // of the epoch so far
   std::vector<EpochMetrics> epochs_;
   std::int64_t steps_ = 0;
   bool time_is_up_ = false;

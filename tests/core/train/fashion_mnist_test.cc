@@ -13,7 +13,7 @@
 namespace muster {
 namespace {
 
-TEST(FashionMnist, OneEpochOf2nnOnATenthGivesOver70Percent) {
+TEST(FashionMnist, OneEpochOf2nnOnATenthGivesOver70PercentOnAverage) {
   const std::string folder = "/usr/share/datasets/fashion-mnist/";
   auto data = load_data("idx:" + folder + "train-images-idx3-ubyte.gz," + folder +
                         "train-labels-idx1-ubyte.gz;shard=0/10;seed=1;holdout=0");
@@ -28,16 +28,20 @@ TEST(FashionMnist, OneEpochOf2nnOnATenthGivesOver70Percent) {
   task.model = *resolve_model({{"preset", "2nn"}});
   task.local.batch_size = 10;
   task.local.optimizer.lr = 0.05;
-  task.seed = 1;
   const Graph graph = *graph_from_model(task.model);
   GraphTrainer trainer(*std::move(data));
-  const auto fit = trainer.fit(graph.initial_state(1), task, {}, {});
-  ASSERT_TRUE(fit) << fit.error().message;
-  EXPECT_EQ(fit->steps, 600);
-  const auto result = evaluate(graph, fit->state, test->train);
-  ASSERT_TRUE(result) << result.error().message;
-  EXPECT_EQ(result->examples, 10'000);
-  EXPECT_GT(result->metrics.at("accuracy"), 0.70);
+  // After one epoch the accuracy still depends on which batches came last.
+  double sum = 0;
+  for (task.seed = 1; task.seed <= 4; ++task.seed) {
+    const auto fit = trainer.fit(graph.initial_state(1), task, {}, {});
+    ASSERT_TRUE(fit) << fit.error().message;
+    EXPECT_EQ(fit->steps, 600);
+    const auto result = evaluate(graph, fit->state, test->train);
+    ASSERT_TRUE(result) << result.error().message;
+    EXPECT_EQ(result->examples, 10'000);
+    sum += result->metrics.at("accuracy");
+  }
+  EXPECT_GT(sum / 4, 0.70);
 }
 
 }  // namespace
