@@ -21,7 +21,7 @@ std::int64_t steps_of(const LocalSettings& settings, std::int64_t steps_per_epoc
   return settings.max_steps > 0 ? std::min(steps, settings.max_steps) : steps;
 }
 
-std::int64_t rounded_up(std::int64_t count, std::int64_t part) {
+std::int64_t parts_of(std::int64_t count, std::int64_t part) {
   return (count + part - 1) / part;
 }
 
@@ -39,7 +39,7 @@ TrainingRun::TrainingRun(const Graph& graph, const Dataset& data, const StateDic
              std::min(settings.micro_batch(), data.size())),
       batch_size_(std::min(settings.batch_size, data.size())),
       part_size_(std::min(settings.micro_batch(), data.size())),
-      steps_per_epoch_(rounded_up(data.size(), batch_size_)),
+      steps_per_epoch_(parts_of(data.size(), batch_size_)),
       total_steps_(steps_of(settings, steps_per_epoch_)),
       doutput_(static_cast<std::size_t>(part_size_ * graph.node(graph.output()).size)),
       w_(start.clone()),

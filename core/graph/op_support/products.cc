@@ -24,8 +24,7 @@ std::int64_t part_of(const WorkerScratch& workers, std::int64_t n, std::int64_t 
   return rounded_up((n + workers.count() - 1) / workers.count(), unit);
 }
 
-}  // namespace
-
+// As kernels::Table::gemm, for a B that is not packed yet.
 void multiply(const WorkerScratch& workers, const Gemm& product) {
   constexpr std::int64_t kUnit = 48;  // a multiple of every instruction set's panel
   const kernels::Table& table = kernels::best();
@@ -35,11 +34,7 @@ void multiply(const WorkerScratch& workers, const Gemm& product) {
                      [&](std::int64_t begin, std::int64_t end, int worker) {
                        Gemm part = product;
                        part.n = end - begin;
-                       if (part.packed_b != nullptr) {
-                         part.packed_b += begin * part.k;
-                       } else {
-                         part.b += begin * part.b_column;
-                       }
+                       part.b += begin * part.b_column;
                        part.c += begin;
                        table.gemm(part, workers.of(worker, kProductScratch));
                      });
@@ -54,6 +49,8 @@ void multiply(const WorkerScratch& workers, const Gemm& product) {
                      });
   }
 }
+
+}  // namespace
 
 void dense_forward(const WorkerScratch& workers, const DenseSizes& s, const float* x,
                    const float* w, const float* bias, float* y) {

@@ -18,9 +18,6 @@ struct DenseSizes {
 // Floats that each worker needs for what is below.
 inline constexpr std::int64_t kProductScratch = kernels::kGemmScratch;
 
-// As kernels::Table::gemm; B is not packed yet, or columns of C stay together.
-void multiply(const WorkerScratch& workers, const kernels::Gemm& product);
-
 // y[rows, out] = x[rows, in] w[out, in]^T + bias[out]; `bias` may be null.
 void dense_forward(const WorkerScratch& workers, const DenseSizes& sizes, const float* x,
                    const float* w, const float* bias, float* y);
