@@ -37,3 +37,9 @@ if(NOT CPP_HTTPLIB_FOUND)
   message(FATAL_ERROR "cpp-httplib is missing: apt-get install libcpp-httplib-dev "
                       "(scripts/install_packages.sh installs all that Muster needs)")
 endif()
+
+pkg_check_modules(ZSTD QUIET IMPORTED_TARGET libzstd)
+if(NOT ZSTD_FOUND)
+  message(FATAL_ERROR "zstd is missing: apt-get install libzstd-dev "
+                      "(scripts/install_packages.sh installs all that Muster needs)")
+endif()

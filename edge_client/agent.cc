@@ -8,10 +8,11 @@
 #include <string_view>
 #include <utility>
 
+#include "core/aggregate/encoding/update_encoding.h"
 #include "core/base/file.h"
 #include "core/base/names.h"
 #include "core/base/random.h"
-#include "core/tensor/safetensors.h"
+#include "edge_client/corrected_training.h"
 #include "edge_client/identity_files.h"
 #include "edge_client/pending_update.h"
 #include "edge_client/task_stop.h"
@@ -91,12 +92,13 @@ std::uint64_t seed_of(const DeviceIdentity& identity) {
 class Agent {
  public:
   Agent(const DeviceIdentity& identity, LocalTrainer& trainer, const AgentOptions& options,
-        PendingUpdate pending, std::stop_token stop,
+        PendingUpdate pending, KeptStates kept, std::stop_token stop,
         const std::function<void(const AgentEvent&)>& report)
       : identity_(identity),
         trainer_(trainer),
         options_(options),
         pending_(std::move(pending)),
+        kept_(std::move(kept)),
         stop_(std::move(stop)),
         report_(report),
         client_(identity),
@@ -156,10 +158,17 @@ class Agent {
     const auto deadline = asked + milliseconds(task.deadline_ms);
     if (trainer_.num_examples() < 1)
       return decline(task, "no_data: this device holds no training examples");
+    if (auto able = check_trainer(task, trainer_); !able)
+      return decline(task, able.error().message);
     auto global = fetch(task);
     if (!global) return model_rejected(task, std::move(global).error());
+    auto control = fetch_control(task, *global);
+    if (!control) return model_rejected(task, std::move(control).error());
+    auto training = CorrectedTraining::prepare(
+        task, *global, *std::move(control), kept_,
+        [&](const auto& text) { report(event(task, Kind::kTraining, text)); });
     report(event(task, Kind::kTraining, "training"));
-    FitTask work = task.fit;
+    FitTask work = training.fit_task();
     work.budget = time_to_train(deadline - Clock::now(), Clock::now() - asked);
     const TaskStop task_stop(stop_, deadline);
     auto fitted = guarded([&]() -> Result<FitResult> {
@@ -178,16 +187,24 @@ class Agent {
           task, Kind::kTraining,
           fmt::format("the time ended after {} steps: the partial work is sent", fitted->steps)));
     }
+    fitted->metrics = usable(fitted->metrics);
+    return store_and_send(task, *std::move(fitted), std::move(training));
+  }
+
+  Result<Next> store_and_send(const protocol::Task& task, FitResult fitted,
+                              CorrectedTraining training) {
+    const auto ready = std::move(training).finish(fitted);
+    if (!ready) return decline(task, "nothing is sent: " + ready.error().message);
     protocol::UpdateStatement statement{.job = task.fit.job,
                                         .round = task.fit.round,
                                         .attempt = task.attempt,
                                         .task = task.id,
                                         .base = task.state,
                                         .digest = {},
-                                        .examples = fitted->examples,
-                                        .steps = fitted->steps,
-                                        .metrics = usable(fitted->metrics)};
-    if (auto kept = pending_.write(statement, fitted->state); !kept) {
+                                        .examples = fitted.examples,
+                                        .steps = fitted.steps,
+                                        .metrics = std::move(fitted.metrics)};
+    if (auto kept = pending_.write(statement, ready->body, ready->kept); !kept) {
       return decline(task, "the update cannot be stored: " + kept.error().message);
     }
     return send(statement);
@@ -203,25 +220,38 @@ class Agent {
     return check_finite(fitted.state.layout(), fitted.state.values());
   }
 
-  Result<StateDict> fetch(const protocol::Task& task) {
-    if (task.state_bytes < 0 ||
-        static_cast<std::uint64_t>(task.state_bytes) > options_.max_state_bytes) {
+  Result<StateDict> fetch_file(const Digest& digest, std::int64_t bytes) {
+    if (bytes < 0 || static_cast<std::uint64_t>(bytes) > options_.max_state_bytes) {
       return Error{ErrorCode::kInvalidArgument,
-                   fmt::format("the model has {} bytes, at most {} are taken", task.state_bytes,
+                   fmt::format("the model has {} bytes, at most {} are taken", bytes,
                                options_.max_state_bytes)};
     }
     const auto folder = options_.folder / identity_files::kStates;
-    MUSTER_TRY(
-        StateDict state,
-        client_.fetch_state(task.state, static_cast<std::uint64_t>(task.state_bytes), folder));
+    MUSTER_TRY(StateDict state,
+               client_.fetch_state(digest, static_cast<std::uint64_t>(bytes), folder));
     remove_old_states(folder, kStatesKept);
+    return state;
+  }
+
+  // What SCAFFOLD's server sends beside the model; nothing where it sends none.
+  Result<std::optional<StateDict>> fetch_control(const protocol::Task& task,
+                                                 const StateDict& global) {
+    if (!task.control) return std::nullopt;
+    MUSTER_TRY_IN("control state", const StateDict state,
+                  fetch_file(*task.control, task.control_bytes));
+    MUSTER_TRY_IN("control state", StateDict control, control_of(state, global.layout_ptr()));
+    return control;
+  }
+
+  Result<StateDict> fetch(const protocol::Task& task) {
+    MUSTER_TRY(StateDict state, fetch_file(task.state, task.state_bytes));
     MUSTER_TRY_STATUS(check_finite(state.layout(), state.values()));
-    const auto wanted = safetensors_bytes(state.layout());
+    const auto wanted = most_body_bytes(task.encoding, state.layout());
     if (task.kind == protocol::TaskKind::kTrain &&
         wanted > static_cast<std::uint64_t>(std::max<std::int64_t>(task.max_update_bytes, 0))) {
-      return Error{
-          ErrorCode::kInvalidArgument,
-          fmt::format("an update has {} bytes, the task allows {}", wanted, task.max_update_bytes)};
+      return Error{ErrorCode::kInvalidArgument,
+                   fmt::format("an update has up to {} bytes, the task allows {}", wanted,
+                               task.max_update_bytes)};
     }
     return state;
   }
@@ -231,10 +261,11 @@ class Agent {
         .job = statement.job, .round = statement.round, .loss = loss_of(statement.metrics)};
     const auto receipt = client_.send_update(statement, pending_.body());
     if (receipt) {
-      pending_.remove();
+      const Status kept = pending_.accept(statement.job);
       ++tasks_;
       event.kind = Kind::kUploaded;
       event.text = fmt::format("update of {} examples accepted", receipt->examples);
+      if (!kept) event.text += "; nothing is kept for the next round: " + kept.error().message;
       report(event);
       return Next::kGoOn;
     }
@@ -320,6 +351,7 @@ class Agent {
   LocalTrainer& trainer_;
   const AgentOptions& options_;
   PendingUpdate pending_;
+  KeptStates kept_;
   std::stop_token stop_;
   const std::function<void(const AgentEvent&)>& report_;
   Client client_;
@@ -343,8 +375,10 @@ Status run_agent(const DeviceIdentity& identity, LocalTrainer& trainer, const Ag
                  fmt::format("create {}: {}", (options.folder / identity_files::kStates).string(),
                              error.message())};
   }
-  MUSTER_TRY(PendingUpdate pending, PendingUpdate::open(options.folder / identity_files::kPending));
-  return Agent(identity, trainer, options, std::move(pending), std::move(stop), report).run();
+  const KeptStates kept(options.folder / identity_files::kKept);
+  MUSTER_TRY(PendingUpdate pending,
+             PendingUpdate::open(options.folder / identity_files::kPending, kept));
+  return Agent(identity, trainer, options, std::move(pending), kept, std::move(stop), report).run();
 }
 
 }  // namespace muster

@@ -17,7 +17,7 @@ namespace muster {
 
 // What a device owns on its disk (folder of mode 0700): device.json (name, server), device.key
 // (0600), device.pem, authority.pem, lock, states/ (downloaded states), pending/ (a trained update
-// that the server has not acknowledged yet).
+// that the server has not acknowledged yet), kept/ (what a job's method keeps between rounds).
 struct DeviceIdentity {
   std::string name;
   ServerUrl server;  // API port

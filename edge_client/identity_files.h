@@ -19,6 +19,7 @@ inline constexpr const char* kAuthority = "authority.pem";
 inline constexpr const char* kLock = "lock";
 inline constexpr const char* kStates = "states";
 inline constexpr const char* kPending = "pending";
+inline constexpr const char* kKept = "kept";
 }  // namespace identity_files
 
 // Whether the certificate is the device's: of its key, issued by the authority, speaking for its

@@ -5,9 +5,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "core/base/bytes.h"
 #include "core/base/file.h"
-#include "core/tensor/safetensors.h"
 
 namespace muster {
 namespace {
@@ -15,6 +13,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kStatement = "statement.json";
+constexpr const char* kAccepted = "accepted.json";
 constexpr const char* kBody = "update.safetensors";
 
 Result<protocol::UpdateStatement> read_statement(const fs::path& file) {
@@ -25,14 +24,14 @@ Result<protocol::UpdateStatement> read_statement(const fs::path& file) {
 
 }  // namespace
 
-Result<PendingUpdate> PendingUpdate::open(const fs::path& folder) {
+Result<PendingUpdate> PendingUpdate::open(const fs::path& folder, KeptStates kept) {
   std::error_code error;
   fs::create_directories(folder, error);
   if (error) {
     return Error{ErrorCode::kFailedPrecondition,
                  fmt::format("create {}: {}", folder.string(), error.message())};
   }
-  return PendingUpdate(folder);
+  return PendingUpdate(folder, std::move(kept));
 }
 
 std::optional<protocol::UpdateStatement> PendingUpdate::look(const fs::path& folder) {
@@ -47,6 +46,11 @@ fs::path PendingUpdate::body() const {
 
 std::optional<protocol::UpdateStatement> PendingUpdate::read() const {
   std::error_code none;
+  if (fs::exists(folder_ / kAccepted, none)) {
+    const auto accepted = read_statement(folder_ / kAccepted);
+    if (accepted && finish_accept(accepted->job)) return std::nullopt;
+    remove();
+  }
   if (!fs::exists(folder_ / kStatement, none)) return std::nullopt;
   auto statement = read_statement(folder_ / kStatement);
   if (statement) {
@@ -57,20 +61,37 @@ std::optional<protocol::UpdateStatement> PendingUpdate::read() const {
   return std::nullopt;
 }
 
-Status PendingUpdate::write(protocol::UpdateStatement& statement, const StateDict& state) {
+Status PendingUpdate::write(protocol::UpdateStatement& statement, ByteView body_bytes,
+                            std::span<const KeptState> kept) const {
   remove();
-  const Bytes file = write_state(state);
-  statement.digest = sha256(file);
-  MUSTER_TRY_STATUS(write_file_durably(body(), file, 0600));
+  statement.digest = sha256(body_bytes);
+  for (const KeptState& state : kept) MUSTER_TRY_STATUS(write_kept(folder_, state));
+  MUSTER_TRY_STATUS(write_file_durably(body(), body_bytes, 0600));
   return write_file_durably(folder_ / kStatement, as_bytes(protocol::statement_text(statement)),
                             0600);
+}
+
+Status PendingUpdate::accept(const std::string& job) const {
+  std::error_code error;
+  fs::rename(folder_ / kStatement, folder_ / kAccepted, error);
+  (void)sync_folder(folder_).has_value();
+  return finish_accept(job);
+}
+
+Status PendingUpdate::finish_accept(const std::string& job) const {
+  Status taken = kept_.take(job, folder_);
+  if (!taken) kept_.forget(job);
+  remove();
+  return taken;
 }
 
 void PendingUpdate::remove() const {
   std::error_code none;
   fs::remove(folder_ / kStatement, none);
+  fs::remove(folder_ / kAccepted, none);
   (void)sync_folder(folder_).has_value();
   fs::remove(body(), none);
+  for (const KeptKind kind : kKeptKinds) fs::remove(folder_ / kept_file_name(kind), none);
 }
 
 void remove_old_states(const fs::path& folder, std::size_t keep) {

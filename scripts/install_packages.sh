@@ -8,10 +8,10 @@ set -euo pipefail
 packages=(
   g++ cmake ninja-build pkg-config git ca-certificates
   libssl-dev libcpp-httplib-dev libasio-dev libsqlitecpp-dev libsqlite3-dev
-  nlohmann-json3-dev libexpected-dev libcli11-dev libspdlog-dev libfmt-dev zlib1g-dev
+  nlohmann-json3-dev libexpected-dev libcli11-dev libspdlog-dev libfmt-dev zlib1g-dev libzstd-dev
   dataset-fashion-mnist sqlite3
 )
-test_packages=(libgtest-dev libgmock-dev libbenchmark-dev libeigen3-dev clang-format clang-tidy openssl curl
+test_packages=(libgtest-dev libgmock-dev libbenchmark-dev libeigen3-dev libgmp-dev clang-format clang-tidy openssl curl
                python3 procps)
 
 bench_packages=(python3-torch python3-numpy libopenblas0-pthread)

@@ -14,7 +14,7 @@ constexpr std::chrono::milliseconds kRetryAfterFailure{1'000};
 
 }  // namespace
 
-Coordinator::Coordinator(Parts parts) : parts_(std::move(parts)) {}
+Coordinator::Coordinator(Parts parts) : parts_(std::move(parts)), held_(parts_.states) {}
 
 Coordinator::~Coordinator() {
   stop();
@@ -53,16 +53,15 @@ Status Coordinator::resume_jobs() {
   MUSTER_TRY(const std::vector<JobRow> rows, parts_.store.list_jobs());
   std::vector<UpdateFiles::OpenRound> open;
   for (const JobRow& row : rows) {
-    if (const auto bytes = parts_.states.size_of(row.global_state))
-      remember_state_bytes(row.job, *bytes);
+    if (const auto bytes = most_update_bytes(row)) remember_update_bytes(row.job, *bytes);
     if (row.status != JobStatus::kRunning) continue;
     auto resumed = resume_job_run(parts_.store, row, parts_.max_state_bytes, now());
-    if (resumed) remember_state_bytes(row.job, (*resumed)->state_bytes);
-    if (resumed && !parts_.states.has(row.global_state)) {
+    for (const Digest& state : {row.global_state, row.rule_state.value_or(row.global_state)}) {
+      if (!resumed || parts_.states.has(state)) continue;
       resumed = Error{ErrorCode::kInvalidArgument,
                       fmt::format("the file of its state {} is missing; restore states/ from a "
                                   "back-up and submit the job again",
-                                  row.global_state.hex()),
+                                  state.hex()),
                       "bad_job"};
     }
     if (!resumed) {

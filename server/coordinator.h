@@ -18,8 +18,10 @@
 #include "core/base/error.h"
 #include "core/protocol/messages.h"
 #include "core/strategy/job.h"
+#include "server/aggregation.h"
 #include "server/clock.h"
 #include "server/compute.h"
+#include "server/held_states.h"
 #include "server/job_run.h"
 #include "server/rate_cap.h"
 #include "server/waiting_room.h"
@@ -68,20 +70,40 @@ class Coordinator {
   Result<std::uint64_t> update_bytes_limit(const std::string& job) const;
 
   struct UpdateTicket {
-    LayoutPtr layout;                          // that the update must have
     std::optional<protocol::Receipt> receipt;  // it was accepted before: this is the answer
+    // Else what the update must keep to.
+    LayoutPtr layout;
+    JobAggregation aggregation;
+    UpdateLimits limits;
+    // The round that counts it, and how far the task's lies back. In an asynchronous job another
+    // round may have begun when it comes to that.
+    std::int64_t round = 0;
+    std::int64_t attempt = 1;
+    std::int64_t staleness = 0;
+    bool asynchronous = false;
+    Digest global;  // the round's state
   };
   // Whether the device may send this update now. Changes nothing.
   // Errors, each with the reason that docs/protocol.md lists: job_unknown, round_unknown,
-  // round_not_open, round_closed, not_selected, already_reported, stale_base, identity_mismatch.
+  // round_not_open, round_closed, not_selected, already_reported, stale_base, identity_mismatch;
+  // kUnavailable: between two rounds of an asynchronous job.
   Result<UpdateTicket> examine_update(const std::string& device,
                                       const protocol::UpdateStatement& statement);
+
+  // The state of a round that is under way, read once. Errors: as StateFiles::read.
+  Result<std::shared_ptr<const StateDict>> global_state(const Digest& digest) {
+    return held_.get(digest);
+  }
 
   // Takes an update that was checked and whose file is durable in the UpdateFiles. When this
   // returns a receipt the update is durable and counted. Errors: as examine_update (the round may
   // have closed meanwhile); the caller removes the file then.
+  //   place  asynchronous: makes the file durable there, once it is known which round counts it;
+  //          called under the mutex, so what takes time (the flush) comes before
+  using PlaceUpdate = std::function<Status(const UpdateFiles::Key&)>;
   Result<protocol::Receipt> accept_update(UpdateRow update,
-                                          const protocol::UpdateStatement& statement);
+                                          const protocol::UpdateStatement& statement,
+                                          const PlaceUpdate& place = {});
   // Records why an update was not taken.
   void refuse_update(UpdateRow update, const Error& why);
 
@@ -126,13 +148,23 @@ class Coordinator {
   Status resume_jobs();
 
   // coordinator_devices.cc
+  void send_away(WaitingDevice device, Outbox& outbox);
   std::optional<protocol::Task> task_for(const DeviceId& device);
-  protocol::Task training_task(const JobRun& run, const DeviceId& device, const std::string& id,
+  protocol::Task training_task(const JobRun& run, const DeviceId& device, const OpenTask& open,
                                Time now) const;
   protocol::Task evaluation_task(const JobRun& run, const std::string& id, Time now) const;
+
+  // coordinator_updates.cc
   Result<UpdateTicket> examine_locked(const std::string& device,
                                       const protocol::UpdateStatement& statement);
-  void send_away(WaitingDevice device, Outbox& outbox);
+  // The accepted update that the statement repeats or contradicts, if any.
+  Result<std::optional<UpdateRow>> earlier_update(const JobRun* run, const std::string& device,
+                                                  const protocol::UpdateStatement& statement) const;
+  Status check_open(const JobRun& run, const std::string& device,
+                    const protocol::UpdateStatement& statement) const;
+  // The same of a job whose rounds are buffers.
+  Status check_open_asynchronous(const JobRun& run, const std::string& device,
+                                 const protocol::UpdateStatement& statement) const;
   void offer(const Candidate& candidate, Outbox& outbox);
 
   // coordinator_rounds.cc
@@ -147,6 +179,8 @@ class Coordinator {
   Status carry_out(JobRun& run, const RoundMachine& next, const RoundAction& action,
                    Outbox& outbox);
   Status invite(JobRun& run, const RoundMachine& next, const InviteDevices& action, Outbox& outbox);
+  // Hands the waiting devices among those that are to train their task.
+  void give_tasks(JobRun& run, Outbox& outbox);
   Status aggregate(JobRun& run, const RoundMachine& next, const StartAggregation& action);
   Status commit(JobRun& run, const RoundMachine& next, const CommitRound& action, Outbox& outbox);
   Status abandon(JobRun& run, const RoundMachine& next, const AbandonRound& action, Outbox& outbox);
@@ -156,7 +190,9 @@ class Coordinator {
   // repeats it after a failure of the store.
   Status take_aggregate(JobRun& run, Outbox& outbox);
   void aggregation_done(const std::string& job, std::int64_t round, std::int64_t attempt,
-                        Result<Digest> result);
+                        Result<AggregatedRound> result);
+  // The round is over: nobody needs its update files and its state any more.
+  void let_go_of_round(const JobRun& run);
 
   // coordinator_evaluation.cc
   // The rows that ask `devices` to evaluate the state that is about to be committed; none when the
@@ -182,7 +218,7 @@ class Coordinator {
   static void give(WaitingDevice device, protocol::Task task, Outbox& outbox);
   // Running jobs, the one whose round began first in front.
   std::vector<JobRun*> runs_by_age();
-  void remember_state_bytes(const std::string& job, std::uint64_t bytes);
+  void remember_update_bytes(const std::string& job, std::uint64_t bytes);
   JobRun* find_run(const std::string& job);
   const JobRun* find_run(const std::string& job) const;
   EventRow event(std::string kind, const JobRun* run, std::string actor = {},
@@ -195,9 +231,10 @@ class Coordinator {
   std::map<std::string, std::unique_ptr<JobRun>> runs_;  // running jobs by id
   WaitingRoom waiting_;
   mutable std::mutex limits_mutex_;  // of the next; never held together with a wait
-  std::map<std::string, std::uint64_t> state_bytes_;  // of every job, by id
+  std::map<std::string, std::uint64_t> update_bytes_;  // at most, of every job, by id
   bool stopping_ = false;
   RateCap refusals_{200};  // records of refused updates a second
+  HeldStates held_;
   std::unique_ptr<ComputeThread> compute_;
   std::jthread timer_;
 };

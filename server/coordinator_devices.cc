@@ -4,22 +4,15 @@
 #include <utility>
 
 #include "core/base/random.h"
-#include "core/tensor/safetensors.h"
 #include "server/coordinator.h"
 
 namespace muster {
 namespace {
 
-// Room for a header with other spacing or metadata than the canonical one.
-constexpr std::uint64_t kHeaderSlackBytes = 4096;
-
-Error refusal(ErrorCode code, std::string reason, std::string message) {
-  return Error{code, std::move(message), std::move(reason)};
-}
-
-protocol::Receipt receipt_for(const UpdateRow& update) {
-  return {update.job,     update.round,    update.device,
-          *update.digest, update.examples, update.received_at_ms};
+protocol::Correction correction_of(const AggregationSettings& rule) {
+  if (std::holds_alternative<Scaffold>(rule)) return {DriftCorrection::kScaffold, 0};
+  if (const auto* dyn = std::get_if<FedDyn>(&rule)) return {DriftCorrection::kFedDyn, dyn->alpha};
+  return {};
 }
 
 }  // namespace
@@ -93,169 +86,60 @@ std::optional<protocol::Task> Coordinator::task_for(const DeviceId& device) {
 }
 
 protocol::Task Coordinator::training_task(const JobRun& run, const DeviceId& device,
-                                          const std::string& id, Time at) const {
+                                          const OpenTask& open, Time at) const {
+  const AggregationSettings& rule = run.aggregation.rule;
   protocol::Task task;
   task.kind = protocol::TaskKind::kTrain;
-  task.id = id;
+  task.id = open.id;
   task.fit.job = run.row.job;
-  task.fit.round = run.round.round;
+  task.fit.round = open.round;
   task.fit.model = run.model;
   task.fit.local = run.description.local;
-  task.fit.seed = training_seed(run.description.seed, run.round.round, device);
-  task.attempt = run.round.attempt;
-  task.state = run.round.base;
+  task.fit.seed = training_seed(run.description.seed, open.round, device);
+  task.attempt = open.attempt;
+  task.state = open.base;
   task.state_bytes = static_cast<std::int64_t>(run.state_bytes);
-  task.max_update_bytes = static_cast<std::int64_t>(run.state_bytes + kHeaderSlackBytes);
-  task.deadline_ms = run.machine->next_deadline().value_or(at).count() - at.count();
+  task.max_update_bytes =
+      static_cast<std::int64_t>(most_body_bytes(run.description.encoding, *run.layout));
+  // The round's end is not the task's where tasks outlive their rounds.
+  const Time deadline = run.asynchronous() ? at + run.description.round.deadline
+                                           : run.machine->next_deadline().value_or(at);
+  task.deadline_ms = (deadline - at).count();
+  task.encoding = run.description.encoding;
+  task.correction = correction_of(rule);
+  if (std::holds_alternative<Scaffold>(rule) && run.row.rule_state) {
+    task.control = run.row.rule_state;
+    task.control_bytes =
+        static_cast<std::int64_t>(parts_.states.size_of(*run.row.rule_state).value_or(0));
+  }
+  task.initial_loss = std::holds_alternative<QFedAvg>(rule);
   return task;
 }
 
 Result<std::uint64_t> Coordinator::update_bytes_limit(const std::string& job) const {
   const std::lock_guard lock(limits_mutex_);
-  const auto found = state_bytes_.find(job);
-  if (found == state_bytes_.end()) {
-    return refusal(ErrorCode::kNotFound, "job_unknown", fmt::format("there is no job {}", job));
+  const auto found = update_bytes_.find(job);
+  if (found == update_bytes_.end()) {
+    return Error{ErrorCode::kNotFound, fmt::format("there is no job {}", job), "job_unknown"};
   }
-  return found->second + kHeaderSlackBytes;
+  return found->second;
 }
 
-void Coordinator::remember_state_bytes(const std::string& job, std::uint64_t bytes) {
+void Coordinator::remember_update_bytes(const std::string& job, std::uint64_t bytes) {
   const std::lock_guard lock(limits_mutex_);
-  state_bytes_[job] = bytes;
-}
-
-Result<Coordinator::UpdateTicket> Coordinator::examine_update(
-    const std::string& device, const protocol::UpdateStatement& statement) {
-  const std::lock_guard lock(mutex_);
-  return examine_locked(device, statement);
-}
-
-Result<Coordinator::UpdateTicket> Coordinator::examine_locked(
-    const std::string& device, const protocol::UpdateStatement& statement) {
-  MUSTER_TRY(
-      const std::optional<UpdateRow> earlier,
-      parts_.store.find_accepted_update(statement.job, statement.round, statement.attempt, device));
-  if (earlier && earlier->digest == statement.digest)
-    return UpdateTicket{nullptr, receipt_for(*earlier)};
-  if (earlier) {
-    return refusal(
-        ErrorCode::kAlreadyExists, "already_reported",
-        fmt::format(
-            "round {} of {} already has an update of {} with digest {}; an update counts once",
-            statement.round, statement.job, device, earlier->digest->hex()));
-  }
-  const JobRun* run = find_run(statement.job);
-  const std::string round =
-      fmt::format("round {} (attempt {}) of {}", statement.round, statement.attempt, statement.job);
-  const auto closed = [&] {
-    return refusal(ErrorCode::kFailedPrecondition, "round_closed",
-                   fmt::format("{} is closed", round));
-  };
-  if (run == nullptr) {
-    MUSTER_TRY(const std::optional<JobRow> row, parts_.store.find_job(statement.job));
-    if (row) return closed();
-    return refusal(ErrorCode::kNotFound, "job_unknown",
-                   fmt::format("there is no job {}", statement.job));
-  }
-  const auto asked = std::pair(statement.round, statement.attempt);
-  const auto open = std::pair(run->round.round, run->round.attempt);
-  if (asked < open || !run->machine) return closed();
-  if (asked > open) {
-    return refusal(ErrorCode::kFailedPrecondition, "round_not_open",
-                   fmt::format("{} is not open; the open one is round {} (attempt {})", round,
-                               open.first, open.second));
-  }
-  switch (run->machine->verdict(device, now())) {
-    case UpdateVerdict::kAccept:
-      break;
-    case UpdateVerdict::kNotOpen:
-      return refusal(ErrorCode::kFailedPrecondition, "round_not_open",
-                     fmt::format("{} is still selecting its devices", round));
-    case UpdateVerdict::kNotSelected:
-      return refusal(ErrorCode::kPermissionDenied, "not_selected",
-                     fmt::format("{} is not part of {}", device, round));
-    case UpdateVerdict::kAlreadyReported:
-    case UpdateVerdict::kClosed:
-      return closed();
-  }
-  if (run->tasks.at(device) != statement.task) {
-    return refusal(
-        ErrorCode::kPermissionDenied, "identity_mismatch",
-        fmt::format("the update's task is not the one that {} was given for {}", device, round));
-  }
-  if (statement.base != run->round.base) {
-    return refusal(ErrorCode::kFailedPrecondition, "stale_base",
-                   fmt::format("the update was trained from state {}; {} trains from {}",
-                               statement.base.hex(), round, run->round.base.hex()));
-  }
-  return UpdateTicket{run->layout, std::nullopt};
-}
-
-Result<protocol::Receipt> Coordinator::accept_update(UpdateRow update,
-                                                     const protocol::UpdateStatement& statement) {
-  Outbox outbox;
-  protocol::Receipt receipt;
-  {
-    const std::lock_guard lock(mutex_);
-    MUSTER_TRY(const UpdateTicket ticket, examine_locked(update.device, statement));
-    if (ticket.receipt) return *ticket.receipt;
-    JobRun& run = *find_run(statement.job);
-    RoundMachine next = *run.machine;
-    const std::vector<RoundAction> actions = next.on(UpdateStored{update.device}, now());
-    RoundRow row = round_row(run, next);
-    row.bytes_up += update.bytes;
-    update.accepted = true;
-    update.received_at_ms = parts_.clock.unix_ms();
-    MUSTER_TRY_STATUS(parts_.store.accept_update(update, row,
-                                                 event("update_accepted", &run, update.device,
-                                                       Json{{"attempt", update.attempt},
-                                                            {"digest", update.digest->hex()},
-                                                            {"examples", update.examples}})));
-    run.round = std::move(row);
-    run.bytes_up += update.bytes;
-    run.machine = next;
-    receipt = receipt_for(update);
-    for (const RoundAction& action : actions) {
-      if (Status done = carry_out(run, next, action, outbox); !done) {
-        parts_.log->error("job {}: {}", run.row.job, done.error().message);
-        // The update is counted; a restored machine does at its next tick what that led to.
-        if (auto again = RoundMachine::restore(run.description.round, next.save(now()), now())) {
-          run.machine = *std::move(again);
-        }
-      }
-    }
-  }
-  outbox.flush();
-  wake_.notify_all();
-  return receipt;
-}
-
-void Coordinator::refuse_update(UpdateRow update, const Error& why) {
-  const std::optional<std::uint64_t> left_out = refusals_.admit();
-  if (!left_out) return;
-  update.accepted = false;
-  update.reason = why.reason.empty() ? std::string(to_string(why.code)) : why.reason;
-  update.detail = why.message;
-  update.received_at_ms = parts_.clock.unix_ms();
-  Json details{{"reason", update.reason}, {"detail", update.detail}};
-  if (*left_out > 0) details["refusals_left_out"] = *left_out;
-  EventRow refused = event("update_refused", nullptr, update.device, std::move(details));
-  refused.job = update.job;
-  refused.round = update.round;
-  parts_.log->warn("update of {} for round {} of {} refused: {}", update.device, update.round,
-                   update.job, why.message);
-  if (Status stored = parts_.store.refuse_update(update, refused); !stored) {
-    parts_.log->error("a refused update could not be recorded: {}", stored.error().message);
-  }
+  update_bytes_[job] = bytes;
 }
 
 void Coordinator::count_download(const std::string& device, const Digest& state,
                                  std::uint64_t bytes) {
   const std::lock_guard lock(mutex_);
   for (auto& [id, run] : runs_) {
-    if (run->row.global_state != state || run->row.status != JobStatus::kRunning) continue;
-    const bool evaluates = run->evaluation && run->evaluation->pending.contains(device);
-    if (!run->tasks.contains(device) && !evaluates) continue;
+    if (run->row.status != JobStatus::kRunning) continue;
+    const bool current = run->row.global_state == state || run->row.rule_state == state;
+    const auto task = run->tasks.find(device);
+    const bool trains = task != run->tasks.end() && (current || task->second.base == state);
+    const bool evaluates = current && run->evaluation && run->evaluation->pending.contains(device);
+    if (!trains && !evaluates) continue;
     if (run->machine) {
       run->bytes_down += static_cast<std::int64_t>(bytes);  // stored with the round's next step
     } else if (Status added = parts_.store.add_round_bytes(id, run->round.round, run->round.attempt,

@@ -155,7 +155,7 @@ Status Coordinator::settle_evaluation(JobRun& run, bool now_or_never) {
 void Coordinator::evaluate_centrally(const JobRun& run) {
   compute_->post([this, job = run.row.job, round = run.evaluation->round,
                   state = run.evaluation->state, model = run.model,
-                  data = run.test_data](std::stop_token stop) {
+                  data = run.test_data](Workers&, std::stop_token stop) {
     const auto evaluated = [&]() -> Result<EvaluateResult> {
       MUSTER_TRY(const Graph graph, graph_from_model(model));
       MUSTER_TRY(const StateDict global, parts_.states.read(state));

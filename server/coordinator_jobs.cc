@@ -37,7 +37,7 @@ Result<std::string> Coordinator::submit(const JobDescription& description,
     MUSTER_TRY(row.job,
                parts_.store.add_job(row, event("job_submitted", nullptr, actor, row.description)));
     run->row = row;
-    remember_state_bytes(row.job, run->state_bytes);
+    remember_update_bytes(row.job, most_body_bytes(description.encoding, *run->layout));
     JobRun& running = *runs_.emplace(row.job, std::move(run)).first->second;
     parts_.log->info("job {}: submitted by {}, {} rounds of {}", row.job, actor,
                      running.strategy().rounds, describe(running.strategy().aggregation));
@@ -68,13 +68,13 @@ Status Coordinator::stop_job(const std::string& job, const std::string& actor) {
       round.ended_at_ms = parts_.clock.unix_ms();
       MUSTER_TRY_STATUS(parts_.store.abandon_round(round, JobStatus::kStopped, reason,
                                                    event("job_stopped", run, actor)));
-      parts_.updates.remove_round(job, round.round, round.attempt);
+      run->machine.reset();
+      let_go_of_round(*run);
     } else {
       MUSTER_TRY_STATUS(parts_.store.set_job_status(job, JobStatus::kStopped, reason,
                                                     event("job_stopped", run, actor)));
     }
     run->row.status = JobStatus::kStopped;
-    run->machine.reset();
   } else {
     EventRow stopped = event("job_stopped", nullptr, actor);
     stopped.job = job;

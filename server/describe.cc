@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 
 #include "core/round/round_machine.h"
 
@@ -14,6 +15,10 @@ std::int64_t to_unix_ms(WallTime time) {
 
 bool is_committed(const RoundRow& round) {
   return round.phase == to_string(RoundPhase::kCommitted);
+}
+
+Json hex_or_null(const std::optional<Digest>& digest) {
+  return digest ? Json(digest->hex()) : Json(nullptr);
 }
 
 }  // namespace
@@ -47,6 +52,7 @@ Json describe_job(const JobRow& job, const std::vector<RoundRow>& rounds, const 
             {"rounds_committed", job.rounds_committed},
             {"initial_state", job.initial_state.hex()},
             {"global_state", job.global_state.hex()},
+            {"rule_state", hex_or_null(job.rule_state)},
             {"bytes_down", bytes_down},
             {"bytes_up", bytes_up},
             {"last_round", last},
@@ -69,7 +75,8 @@ Json describe_round(const RoundRow& round) {
               {"reason", round.reason},
               {"seed", std::to_string(round.seed)},
               {"base", round.base.hex()},
-              {"state", round.state ? Json(round.state->hex()) : Json(nullptr)},
+              {"state", hex_or_null(round.state)},
+              {"rule_state", hex_or_null(round.rule_state)},
               {"started_at_ms", round.started_at_ms},
               {"ended_at_ms", round.ended_at_ms},
               {"bytes_down", round.bytes_down},
@@ -87,16 +94,19 @@ Json describe_participants(const std::vector<ParticipantRow>& participants,
   }
   Json list = Json::array();
   for (const ParticipantRow& participant : participants) {
-    Json json{{"device", participant.device},
-              {"invited_at_ms", participant.invited_at_ms},
-              {"verdict", "missing"}};
+    Json json{
+        {"device", participant.device},
+        {"invited_at_ms", participant.invited_at_ms},
+        {"began_round", participant.began_round != 0 ? participant.began_round : participant.round},
+        {"verdict", "missing"}};
     if (const auto found = by_device.find(participant.device); found != by_device.end()) {
       const UpdateRow& update = *found->second;
       json["verdict"] = update.accepted ? "accepted" : "refused";
       json["reason"] = update.reason;
-      json["digest"] = update.digest ? Json(update.digest->hex()) : Json(nullptr);
+      json["digest"] = hex_or_null(update.digest);
       json["examples"] = update.examples;
       json["steps"] = update.steps;
+      json["staleness"] = update.staleness;
       json["bytes"] = update.bytes;
       json["received_at_ms"] = update.received_at_ms;
       json["metrics"] = update.metrics;

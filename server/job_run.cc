@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <utility>
+
 #include "core/base/random.h"
 #include "core/graph/model.h"
 #include "core/tensor/safetensors.h"
@@ -42,6 +45,7 @@ Result<std::unique_ptr<JobRun>> make_job_run(JobRow row, std::uint64_t max_state
   MUSTER_TRY(const Graph graph, graph_from_model(run->model));
   run->layout = graph.layout();
   run->state_bytes = safetensors_bytes(*run->layout);
+  run->aggregation = aggregation_of(run->description);
   if (run->state_bytes > max_state_bytes) {
     return Error{
         ErrorCode::kInvalidArgument,
@@ -68,6 +72,64 @@ Result<std::unique_ptr<JobRun>> make_job_run(JobRow row, std::uint64_t max_state
   return run;
 }
 
+Result<std::uint64_t> most_update_bytes(const JobRow& row) {
+  MUSTER_TRY(const JobDescription job, job_from_json(row.description));
+  MUSTER_TRY(const Json model, resolve_model(job.model));
+  MUSTER_TRY(const Graph graph, graph_from_model(model));
+  return most_body_bytes(job.encoding, *graph.layout());
+}
+
+Result<std::map<DeviceId, OpenTask>> tasks_of(const Store& store, const RoundRow& round,
+                                              const std::vector<ParticipantRow>& participants) {
+  std::map<DeviceId, OpenTask> tasks;
+  std::map<std::int64_t, Digest> bases = {{round.round, round.base}};  // attempts share theirs
+  for (const ParticipantRow& participant : participants) {
+    const bool carried = participant.began_round != 0;
+    OpenTask task{participant.task,
+                  carried ? participant.began_round : round.round,
+                  carried ? participant.began_attempt : round.attempt,
+                  {}};
+    if (!bases.contains(task.round)) {
+      MUSTER_TRY(const std::optional<RoundRow> began, store.find_round(round.job, task.round));
+      if (!began) {
+        return Error{ErrorCode::kDataLoss,
+                     fmt::format("task {} was given in round {} of {}, which is not in the store",
+                                 task.id, task.round, round.job),
+                     "store_damaged"};
+      }
+      bases[task.round] = began->base;
+    }
+    task.base = bases[task.round];
+    tasks[participant.device] = std::move(task);
+  }
+  return tasks;
+}
+
+Result<std::vector<ParticipantRow>> carried_over(const Store& store, const JobDescription& job,
+                                                 const RoundRow& next) {
+  std::vector<ParticipantRow> carried;
+  const auto* buffer = std::get_if<FedBuff>(&std::get<Federated>(job.strategy).aggregation);
+  if (buffer == nullptr || next.round == 1 || next.attempt > 1) return carried;
+  MUSTER_TRY(const std::optional<RoundRow> before, store.find_round(next.job, next.round - 1));
+  if (!before) return carried;
+  MUSTER_TRY(std::vector<ParticipantRow> participants,
+             store.list_participants(next.job, before->round, before->attempt));
+  MUSTER_TRY(const std::vector<UpdateRow> counted,
+             store.list_accepted_updates(next.job, before->round, before->attempt));
+  for (ParticipantRow& participant : participants) {
+    if (std::ranges::binary_search(counted, participant.device, {}, &UpdateRow::device)) continue;
+    if (participant.began_round == 0) {
+      participant.began_round = before->round;
+      participant.began_attempt = before->attempt;
+    }
+    if (next.round - participant.began_round > buffer->max_staleness) continue;
+    participant.round = next.round;
+    participant.attempt = next.attempt;
+    carried.push_back(std::move(participant));
+  }
+  return carried;
+}
+
 Result<std::unique_ptr<JobRun>> resume_job_run(const Store& store, JobRow row,
                                                std::uint64_t max_state_bytes,
                                                std::chrono::milliseconds now) {
@@ -85,8 +147,7 @@ Result<std::unique_ptr<JobRun>> resume_job_run(const Store& store, JobRow row,
                  RoundMachine::restore(run->description.round, run->round.machine, now));
       MUSTER_TRY(const auto participants,
                  store.list_participants(job, run->round.round, run->round.attempt));
-      for (const ParticipantRow& participant : participants)
-        run->tasks[participant.device] = participant.task;
+      MUSTER_TRY(run->tasks, tasks_of(store, run->round, participants));
     }
   }
   if (committed == 0) return run;

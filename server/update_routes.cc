@@ -1,9 +1,12 @@
 #include <fmt/format.h>
 
+#include <optional>
+
+#include "core/aggregate/encoding/decode.h"
 #include "core/aggregate/update_check.h"
 #include "core/base/file.h"
 #include "core/protocol/messages.h"
-#include "core/tensor/safetensors.h"
+#include "server/aggregation.h"
 #include "server/api.h"
 #include "server/handler.h"
 
@@ -62,18 +65,6 @@ Status check_statement(const Request& request, const SignedStatement& said) {
   return {};
 }
 
-// The file holds a state of the layout, all finite, from a sensible number of examples.
-Status check_body(const Request& request, const LayoutPtr& layout, std::int64_t examples,
-                  const UpdateLimits& limits) {
-  MUSTER_TRY(const MappedFile file, MappedFile::open(request.spooled->path()));
-  if (const auto values = view_canonical_state(file.bytes(), *layout)) {
-    return check_update(*layout, {request.caller(), *layout, *values, examples}, limits);
-  }
-  MUSTER_TRY(const StateDict state, read_state(file.bytes(), layout));
-  return check_update(*layout, {request.caller(), state.layout(), state.values(), examples},
-                      limits);
-}
-
 bool is_callers_fault(const Error& error) {
   return Response::from_error(error).status < 500;
 }
@@ -94,24 +85,56 @@ UpdateRow update_row(const Request& request, const SignedStatement& said) {
   return row;
 }
 
+// The body is an update in the job's encoding that keeps to its limits, with all that the
+// aggregation needs of it.
+Status check_body(ApiContext& context, const Request& request,
+                  const Coordinator::UpdateTicket& ticket, const UpdateRow& update) {
+  MUSTER_TRY(MappedFile file, MappedFile::open(request.spooled->path()));
+  const UpdateEncoding& encoding = ticket.aggregation.encoding;
+  MUSTER_TRY(ValuesPtr values, open_update(std::move(file), encoding, ticket.layout,
+                                           request.spooled->path().parent_path()));
+  auto global = context.coordinator.global_state(ticket.global);
+  if (!global) {
+    Error error = std::move(global).error();  // the server's trouble, whatever it is
+    error.code = ErrorCode::kUnavailable;
+    error.reason = "state_unavailable";
+    return error;
+  }
+  Contribution contribution = contribution_of(update, std::move(values));
+  MUSTER_TRY_STATUS(check_update(**global, encoding.content, contribution, ticket.limits));
+  contribution.known_finite = true;
+  return check_for_rule(ticket.aggregation, **global, contribution);
+}
+
 Result<protocol::Receipt> take_update(ApiContext& context, Request& request,
                                       const SignedStatement& said) {
   MUSTER_TRY_STATUS(check_statement(request, said));
   MUSTER_TRY(const Coordinator::UpdateTicket ticket,
              context.coordinator.examine_update(request.caller(), said.statement));
   if (ticket.receipt) return *ticket.receipt;
-  MUSTER_TRY_STATUS(check_body(request, ticket.layout, said.statement.examples,
-                               UpdateLimits{context.config.max_examples}));
-  const UpdateFiles::Key key{said.statement.job, said.statement.round, said.statement.attempt,
-                             request.caller(), said.statement.digest};
-  MUSTER_TRY_STATUS(context.updates.adopt(request.spooled->path(), key));
-  request.spooled->release();
-  Result<protocol::Receipt> receipt =
-      context.coordinator.accept_update(update_row(request, said), said.statement);
+  const UpdateRow update = update_row(request, said);
+  MUSTER_TRY_STATUS(check_body(context, request, ticket, update));
+
+  std::optional<UpdateFiles::Key> placed;
+  const auto place = [&](const UpdateFiles::Key& key) -> Status {
+    MUSTER_TRY_STATUS(context.updates.adopt(request.spooled->path(), key));
+    request.spooled->release();
+    placed = key;
+    return {};
+  };
+  Result<protocol::Receipt> receipt;
+  if (ticket.asynchronous) {
+    MUSTER_TRY_STATUS(UpdateFiles::flush(request.spooled->path()));
+    receipt = context.coordinator.accept_update(update, said.statement, place);
+  } else {
+    MUSTER_TRY_STATUS(
+        place({update.job, update.round, update.attempt, update.device, *update.digest}));
+    receipt = context.coordinator.accept_update(update, said.statement);
+  }
   // The round closed meanwhile. After an error of the store the file stays: nobody knows then
   // whether the row is there.
   const bool refused = !receipt && is_callers_fault(receipt.error());
-  if (refused) context.updates.remove(key);
+  if (refused && placed) context.updates.remove(*placed);
   return receipt;
 }
 

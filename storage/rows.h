@@ -52,19 +52,22 @@ struct JobRow {
   Digest initial_state;
   Digest global_state;  // of the last committed round, or the initial one
   std::int64_t rounds_committed = 0;
+  // What the aggregation keeps from the last committed round for the next; none: nothing.
+  std::optional<Digest> rule_state;
   bool operator==(const JobRow&) const = default;
 };
 
 struct RoundRow {
   std::string job;
-  std::int64_t round = 0;       // from 1
-  std::int64_t attempt = 1;     // from 1; each attempt has its row
-  std::string phase;            // selecting, training, aggregating, committed, abandoned
-  std::string reason;           // why it waits, ended or was abandoned
-  Json machine;                 // RoundMachine::save, for going on after a restart
-  std::uint64_t seed = 0;       // of the selection
-  Digest base;                  // global state trained from
-  std::optional<Digest> state;  // global state committed
+  std::int64_t round = 0;            // from 1
+  std::int64_t attempt = 1;          // from 1; each attempt has its row
+  std::string phase;                 // selecting, training, aggregating, committed, abandoned
+  std::string reason;                // why it waits, ended or was abandoned
+  Json machine;                      // RoundMachine::save, for going on after a restart
+  std::uint64_t seed = 0;            // of the selection
+  Digest base;                       // global state trained from
+  std::optional<Digest> state;       // global state committed
+  std::optional<Digest> rule_state;  // committed with it; none: the aggregation keeps nothing
   std::int64_t started_at_ms = 0;
   std::int64_t ended_at_ms = 0;   // 0: not yet
   Json metrics = Json::object();  // train_loss, test_loss, test_accuracy, eval_loss, eval_accuracy
@@ -80,6 +83,10 @@ struct ParticipantRow {
   std::string device;
   std::string task;  // id of its training task
   std::int64_t invited_at_ms = 0;
+  // A task that was still open when its round ended and is carried over into this one: where it was
+  // given. 0 and 0: here.
+  std::int64_t began_round = 0;
+  std::int64_t began_attempt = 0;
   bool operator==(const ParticipantRow&) const = default;
 };
 
@@ -99,6 +106,9 @@ struct UpdateRow {
   std::string detail;     // ... and sentence
   std::string statement;  // the signed JSON, as sent
   std::string signature;  // base64
+  // Global states committed since the one it was trained from: round - staleness is the round of
+  // its task.
+  std::int64_t staleness = 0;
   bool operator==(const UpdateRow&) const = default;
 };
 

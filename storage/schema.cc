@@ -185,7 +185,96 @@ UNION ALL
 SELECT job, round, state FROM rounds WHERE state IS NOT NULL;
 )sql";
 
-constexpr std::array<const char*, 1> kMigrations = {kTables};
+// What aggregation rules keep between rounds; asynchronous rounds, whose tasks outlive them.
+constexpr const char* kRuleStates = R"sql(
+ALTER TABLE jobs ADD COLUMN rule_state TEXT   -- NULL: the aggregation keeps nothing
+  CHECK (length(rule_state) = 64 AND rule_state NOT GLOB '*[^0-9a-f]*');
+ALTER TABLE rounds ADD COLUMN rule_state TEXT -- NULL: not committed, or nothing is kept
+  CHECK (rule_state IS NULL OR (length(rule_state) = 64 AND rule_state NOT GLOB '*[^0-9a-f]*'
+                                AND phase = 'committed'));
+ALTER TABLE updates ADD COLUMN staleness INTEGER NOT NULL DEFAULT 0
+  CHECK (staleness BETWEEN 0 AND round - 1 OR verdict = 'refused');
+
+-- A task that is carried over has a row in each round it was open in, so its id is unique only
+-- among those rows that gave one. A table's constraint cannot be dropped: it is made anew, and so
+-- is what names it.
+DROP VIEW round_summary;
+DROP VIEW device_summary;
+DROP VIEW states;
+DROP TRIGGER updates_accepted_from_participants;
+ALTER TABLE participants RENAME TO participants_1;
+CREATE TABLE participants (
+  job              TEXT NOT NULL,
+  round            INTEGER NOT NULL,
+  attempt          INTEGER NOT NULL,
+  device           TEXT NOT NULL REFERENCES devices (device),
+  task             TEXT NOT NULL,
+  invited_at_ms    INTEGER NOT NULL,
+  began_round      INTEGER,            -- of a task carried over: where it was given;
+  began_attempt    INTEGER,            -- NULL: here
+  PRIMARY KEY (job, round, attempt, device),
+  FOREIGN KEY (job, round, attempt) REFERENCES rounds (job, round, attempt),
+  FOREIGN KEY (job, began_round, began_attempt) REFERENCES rounds (job, round, attempt),
+  CHECK ((began_round IS NULL) = (began_attempt IS NULL)),
+  CHECK (began_round < round)
+) STRICT;
+INSERT INTO participants (job, round, attempt, device, task, invited_at_ms)
+SELECT job, round, attempt, device, task, invited_at_ms FROM participants_1;
+DROP TABLE participants_1;
+CREATE INDEX participants_by_device ON participants (device);
+CREATE INDEX participants_by_task ON participants (task);
+CREATE UNIQUE INDEX participants_task_given_once ON participants (task) WHERE began_round IS NULL;
+CREATE TRIGGER updates_accepted_from_participants BEFORE INSERT ON updates
+  WHEN NEW.verdict = 'accepted' AND NOT EXISTS
+    (SELECT 1 FROM participants p WHERE p.job = NEW.job AND p.round = NEW.round
+       AND p.attempt = NEW.attempt AND p.device = NEW.device)
+BEGIN SELECT RAISE(ABORT, 'an accepted update must be of a participant'); END;
+
+CREATE VIEW round_summary AS
+SELECT r.job, r.round, r.attempt, r.phase,
+       (SELECT count(*) FROM participants p
+         WHERE p.job = r.job AND p.round = r.round AND p.attempt = r.attempt) AS invited,
+       (SELECT count(*) FROM updates u WHERE u.job = r.job AND u.round = r.round
+           AND u.attempt = r.attempt AND u.verdict = 'accepted') AS accepted,
+       (SELECT count(*) FROM updates u WHERE u.job = r.job AND u.round = r.round
+           AND u.attempt = r.attempt AND u.verdict = 'refused') AS refused,
+       (SELECT sum(u.examples) FROM updates u WHERE u.job = r.job AND u.round = r.round
+           AND u.attempt = r.attempt AND u.verdict = 'accepted') AS examples,
+       (SELECT avg(u.staleness) FROM updates u WHERE u.job = r.job AND u.round = r.round
+           AND u.attempt = r.attempt AND u.verdict = 'accepted') AS staleness,
+       r.metrics ->> '$.train_loss' AS train_loss,
+       r.metrics ->> '$.test_loss' AS test_loss,
+       r.metrics ->> '$.test_accuracy' AS test_accuracy,
+       r.metrics ->> '$.eval_accuracy' AS eval_accuracy,
+       (r.ended_at_ms - r.started_at_ms) / 1000.0 AS seconds,
+       r.bytes_down, r.bytes_up,
+       datetime(r.started_at_ms / 1000, 'unixepoch') AS started_utc,
+       r.reason
+  FROM rounds r;
+
+CREATE VIEW device_summary AS
+SELECT d.device, d.tags, d.examples,
+       datetime(d.enrolled_at_ms / 1000, 'unixepoch') AS enrolled_utc,
+       datetime(d.last_seen_at_ms / 1000, 'unixepoch') AS last_seen_utc,
+       (SELECT count(*) FROM participants p
+         WHERE p.device = d.device AND p.began_round IS NULL) AS invited,
+       (SELECT count(*) FROM updates u
+         WHERE u.device = d.device AND u.verdict = 'accepted') AS accepted,
+       (SELECT count(*) FROM updates u
+         WHERE u.device = d.device AND u.verdict = 'refused') AS refused
+  FROM devices d;
+
+-- Every state that is kept: the global ones (round 0 is the one that the job began with), and what
+-- the aggregation keeps beside them.
+CREATE VIEW states AS
+SELECT job, 0 AS round, 'global' AS kind, initial_state AS digest FROM jobs
+UNION ALL
+SELECT job, round, 'global', state FROM rounds WHERE state IS NOT NULL
+UNION ALL
+SELECT job, round, 'rule', rule_state FROM rounds WHERE rule_state IS NOT NULL;
+)sql";
+
+constexpr std::array<const char*, 2> kMigrations = {kTables, kRuleStates};
 
 std::int64_t pragma(SQLite::Database& database, const char* statement) {
   return database.execAndGet(statement).getInt64();

@@ -123,12 +123,16 @@ Result<StateFiles> StateFiles::open(const fs::path& root) {
   return StateFiles(root);
 }
 
+fs::path StateFiles::spool_folder() const {
+  return root_ / "spool";
+}
+
 fs::path StateFiles::spool_path() const {
   std::array<std::byte, 16> name{};
   // Reads of up to 256 bytes are never cut short (getrandom(2)).
   while (::getrandom(name.data(), name.size(), 0) != static_cast<ssize_t>(name.size())) {
   }
-  return root_ / "spool" / hex_encode(name);
+  return spool_folder() / hex_encode(name);
 }
 
 Result<Digest> StateFiles::write(const StateDict& state) const {

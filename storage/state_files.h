@@ -32,6 +32,8 @@ class StateFiles {
   // disk); kDataLoss, "store_sync_failed". After an error the spool file is gone.
   Result<Digest> write(const StateDict& state) const;
 
+  // For files that are being written and for those without a name; emptied by `open`.
+  std::filesystem::path spool_folder() const;
   // A fresh path in the spool for one arriving body.
   std::filesystem::path spool_path() const;
   // Takes a spooled file into the store under `digest`, which the caller has computed over its

@@ -77,7 +77,7 @@ class Store {
   Status set_job_status(const std::string& job, JobStatus status, const std::string& reason,
                         const EventRow& event);
 
-  // Whether some job began with or committed this state.
+  // Whether some job began with or committed this state, or keeps it for its aggregation.
   Result<bool> names_state(const Digest& state) const;
 
   // --- rounds; every change of a round's machine travels in the transaction of its event ---
@@ -85,7 +85,9 @@ class Store {
   // (committed or abandoned already). They save phase, reason and machine, add `metrics` key by
   // key, and raise the byte counts to those given when these are higher; seed, base and start stay
   // as begun. Errors of begin_round: kNotFound, "job_unknown"; kAlreadyExists, "round_exists".
-  Status begin_round(const RoundRow& round, const EventRow& event);
+  //   carried_over  participants whose tasks were given in an earlier round (asynchronous jobs)
+  Status begin_round(const RoundRow& round, const EventRow& event,
+                     const std::vector<ParticipantRow>& carried_over = {});
   Status save_selection(const RoundRow& round, const std::vector<ParticipantRow>& participants,
                         const EventRow& event);
   // The accepted update and the machine that counted it.
@@ -97,7 +99,8 @@ class Store {
   Status refuse_update(const UpdateRow& update, const EventRow& event);
   // Saves phase, reason and machine of a round that goes on.
   Status save_round(const RoundRow& round);
-  // The round is committed and the job's global state moves to round.state; the job ends when
+  // The round is committed and the job's global state moves to round.state and its rule state to
+  // round.rule_state (none: nothing is kept); the job ends when
   // `job_status` says so, but one that an operator stopped meanwhile stays stopped. Ends at
   // round.ended_at_ms, or when that is 0, at the event. Errors: kInternal (no round.state);
   // kFailedPrecondition, reason "round_out_of_order" (the job is past this round).
@@ -126,6 +129,9 @@ class Store {
   Result<std::optional<UpdateRow>> find_accepted_update(const std::string& job, std::int64_t round,
                                                         std::int64_t attempt,
                                                         const std::string& device) const;
+  // The accepted one that came of a task of this device, in whichever round it was counted.
+  Result<std::optional<UpdateRow>> find_update_of_task(const std::string& task,
+                                                       const std::string& device) const;
 
   // --- federated evaluation ---
   Status add_evaluations(const std::vector<EvaluationRow>& asked);

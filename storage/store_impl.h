@@ -29,6 +29,10 @@ Status move_job(Connection& connection, const std::string& job, JobStatus status
 
 void insert_evaluations(Connection& connection, const std::vector<EvaluationRow>& asked);
 
+// Errors: kInternal, reason "wrong_round": a row is of another attempt than `round`.
+Status insert_participants(Connection& connection, const RoundRow& round,
+                           const std::vector<ParticipantRow>& participants);
+
 // Saves an open round in a phase that goes on. Errors: as Store says for all that change a round.
 Status save_open_round(Connection& connection, const RoundRow& round);
 

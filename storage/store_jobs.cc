@@ -19,6 +19,7 @@ Result<JobRow> job_of(const Query& query) {
   MUSTER_TRY(row.initial_state, query.digest(7));
   MUSTER_TRY(row.global_state, query.digest(8));
   row.rounds_committed = query.integer(9);
+  MUSTER_TRY(row.rule_state, query.optional_digest(10));
   return row;
 }
 
@@ -87,7 +88,7 @@ Result<std::optional<JobRow>> Store::find_job(const std::string& job) const {
   return impl_->database->find<JobRow>(
       "find a job", job_of,
       "SELECT job, description, status, status_reason, created_by, created_at_ms, finished_at_ms, "
-      "initial_state, global_state, rounds_committed FROM jobs WHERE job = ?",
+      "initial_state, global_state, rounds_committed, rule_state FROM jobs WHERE job = ?",
       job);
 }
 
@@ -95,7 +96,7 @@ Result<std::vector<JobRow>> Store::list_jobs() const {
   return impl_->database->list<JobRow>(
       "list jobs", job_of,
       "SELECT job, description, status, status_reason, created_by, created_at_ms, finished_at_ms, "
-      "initial_state, global_state, rounds_committed FROM jobs "
+      "initial_state, global_state, rounds_committed, rule_state FROM jobs "
       "ORDER BY created_at_ms, name, number");
 }
 

@@ -33,6 +33,7 @@ Result<RoundRow> round_of(const Query& query) {
   MUSTER_TRY(row.metrics, query.json(11));
   row.bytes_down = query.integer(12);
   row.bytes_up = query.integer(13);
+  MUSTER_TRY(row.rule_state, query.optional_digest(14));
   return row;
 }
 
@@ -53,16 +54,20 @@ bool is_final(std::string_view phase) {
 }
 
 // Writes what changes in the life of an attempt, and only while it is open.
-//   state, ended_at_ms  set for an attempt that ends with this
+//   ended_at_ms  set for an attempt that ends with this
 Status change_round(Connection& connection, const RoundRow& round, const std::string& phase,
-                    const std::optional<Digest>& state, std::optional<std::int64_t> ended_at_ms) {
+                    std::optional<std::int64_t> ended_at_ms) {
+  const bool committed = phase == "committed";
+  const std::optional<Digest> state = committed ? round.state : std::nullopt;
+  const std::optional<Digest> rule_state = committed ? round.rule_state : std::nullopt;
   const int changed =
       Query(connection,
-            "UPDATE rounds SET phase = ?, reason = ?, machine = ?, state = ?, ended_at_ms = ?, "
+            "UPDATE rounds SET phase = ?, reason = ?, machine = ?, state = ?, rule_state = ?, "
+            "ended_at_ms = ?, "
             "metrics = json_patch(metrics, ?), bytes_down = max(bytes_down, ?), "
             "bytes_up = max(bytes_up, ?) WHERE job = ? AND round = ? AND attempt = ? "
             "AND phase NOT IN ('committed', 'abandoned')",
-            phase, round.reason, json_text(round.machine), state, ended_at_ms,
+            phase, round.reason, json_text(round.machine), state, rule_state, ended_at_ms,
             object_text(round.metrics), round.bytes_down, round.bytes_up, round.job, round.round,
             round.attempt)
           .run();
@@ -88,10 +93,11 @@ Status save_open_round(Connection& connection, const RoundRow& round) {
                              name_of(round), round.phase),
                  "bad_phase"};
   }
-  return change_round(connection, round, round.phase, std::nullopt, std::nullopt);
+  return change_round(connection, round, round.phase, std::nullopt);
 }
 
-Status Store::begin_round(const RoundRow& round, const EventRow& event) {
+Status Store::begin_round(const RoundRow& round, const EventRow& event,
+                          const std::vector<ParticipantRow>& carried_over) {
   return impl_->database->write("begin a round", [&](Connection& connection) -> Status {
     MUSTER_TRY_STATUS(status_of_job(connection, round.job));
     if (Query(connection, "SELECT 1 FROM rounds WHERE job = ? AND round = ? AND attempt = ?",
@@ -114,6 +120,7 @@ Status Store::begin_round(const RoundRow& round, const EventRow& event) {
         std::to_string(round.seed), round.base, round.started_at_ms, object_text(round.metrics),
         round.bytes_down, round.bytes_up)
         .run();
+    MUSTER_TRY_STATUS(insert_participants(connection, round, carried_over));
     return insert_event(connection, event);
   });
 }
@@ -132,12 +139,13 @@ Status Store::commit_round(const RoundRow& round, JobStatus job_status,
   }
   return impl_->database->write("commit a round", [&](Connection& connection) -> Status {
     const std::int64_t ended = end_of(round, event);
-    MUSTER_TRY_STATUS(change_round(connection, round, "committed", round.state, ended));
-    const int moved = Query(connection,
-                            "UPDATE jobs SET global_state = ?, rounds_committed = ? "
-                            "WHERE job = ? AND rounds_committed < ?",
-                            *round.state, round.round, round.job, round.round)
-                          .run();
+    MUSTER_TRY_STATUS(change_round(connection, round, "committed", ended));
+    const int moved =
+        Query(connection,
+              "UPDATE jobs SET global_state = ?, rule_state = ?, rounds_committed = ? "
+              "WHERE job = ? AND rounds_committed < ?",
+              *round.state, round.rule_state, round.round, round.job, round.round)
+            .run();
     if (moved != 1) {
       return Error{ErrorCode::kFailedPrecondition,
                    fmt::format("{} comes after a later one was committed", name_of(round)),
@@ -153,7 +161,7 @@ Status Store::abandon_round(const RoundRow& round, JobStatus job_status,
                             const std::string& status_reason, const EventRow& event) {
   return impl_->database->write("abandon a round", [&](Connection& connection) -> Status {
     const std::int64_t ended = end_of(round, event);
-    MUSTER_TRY_STATUS(change_round(connection, round, "abandoned", std::nullopt, ended));
+    MUSTER_TRY_STATUS(change_round(connection, round, "abandoned", ended));
     MUSTER_TRY_STATUS(move_job(connection, round.job, job_status, status_reason, ended));
     return insert_event(connection, event);
   });
@@ -189,7 +197,7 @@ Result<std::vector<RoundRow>> Store::list_rounds(const std::string& job) const {
   return impl_->database->list<RoundRow>(
       "list rounds", round_of,
       "SELECT job, round, attempt, phase, reason, machine, seed, base, state, started_at_ms, "
-      "ended_at_ms, metrics, bytes_down, bytes_up FROM rounds WHERE job = ? "
+      "ended_at_ms, metrics, bytes_down, bytes_up, rule_state FROM rounds WHERE job = ? "
       "ORDER BY round, attempt",
       job);
 }
@@ -199,7 +207,8 @@ Result<std::optional<RoundRow>> Store::find_round(const std::string& job,
   return impl_->database->find<RoundRow>(
       "find a round", round_of,
       "SELECT job, round, attempt, phase, reason, machine, seed, base, state, started_at_ms, "
-      "ended_at_ms, metrics, bytes_down, bytes_up FROM rounds WHERE job = ? AND round = ? "
+      "ended_at_ms, metrics, bytes_down, bytes_up, rule_state FROM rounds WHERE job = ? AND round "
+      "= ? "
       "ORDER BY attempt DESC LIMIT 1",
       job, round);
 }

@@ -22,6 +22,7 @@ Result<UpdateRow> update_of(const Query& query) {
   row.received_at_ms = query.integer(12);
   row.statement = query.text(13);
   row.signature = query.text(14);
+  row.staleness = query.integer(15);
   return row;
 }
 
@@ -33,18 +34,20 @@ Result<ParticipantRow> participant_of(const Query& query) {
   row.device = query.text(3);
   row.task = query.text(4);
   row.invited_at_ms = query.integer(5);
+  row.began_round = query.integer(6);
+  row.began_attempt = query.integer(7);
   return row;
 }
 
 void insert_update(Connection& connection, const UpdateRow& update, bool accepted) {
   Query(connection,
         "INSERT INTO updates (job, round, attempt, device, verdict, reason, detail, digest, bytes, "
-        "examples, steps, metrics, received_at_ms, statement, signature) "
-        "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        "examples, steps, metrics, received_at_ms, statement, signature, staleness) "
+        "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         update.job, update.round, update.attempt, update.device,
         std::string(accepted ? "accepted" : "refused"), update.reason, update.detail, update.digest,
         update.bytes, update.examples, update.steps, object_text(update.metrics),
-        update.received_at_ms, update.statement, update.signature)
+        update.received_at_ms, update.statement, update.signature, update.staleness)
       .run();
 }
 
@@ -88,18 +91,25 @@ Error of_another_round(std::string_view what, const RoundRow& round) {
 
 }  // namespace
 
+Status insert_participants(Connection& connection, const RoundRow& round,
+                           const std::vector<ParticipantRow>& participants) {
+  for (const ParticipantRow& row : participants) {
+    if (!is_of(row, round)) return of_another_round("a participant", round);
+    Query(connection,
+          "INSERT INTO participants (job, round, attempt, device, task, invited_at_ms, "
+          "began_round, began_attempt) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+          row.job, row.round, row.attempt, row.device, row.task, row.invited_at_ms,
+          null_if_zero(row.began_round), null_if_zero(row.began_attempt))
+        .run();
+  }
+  return {};
+}
+
 Status Store::save_selection(const RoundRow& round, const std::vector<ParticipantRow>& participants,
                              const EventRow& event) {
   return impl_->database->write("save a selection", [&](Connection& connection) -> Status {
     MUSTER_TRY_STATUS(save_open_round(connection, round));
-    for (const ParticipantRow& row : participants) {
-      if (!is_of(row, round)) return of_another_round("a participant", round);
-      Query(connection,
-            "INSERT INTO participants (job, round, attempt, device, task, invited_at_ms) "
-            "VALUES (?, ?, ?, ?, ?, ?)",
-            row.job, row.round, row.attempt, row.device, row.task, row.invited_at_ms)
-          .run();
-    }
+    MUSTER_TRY_STATUS(insert_participants(connection, round, participants));
     return insert_event(connection, event);
   });
 }
@@ -126,7 +136,8 @@ Result<std::vector<ParticipantRow>> Store::list_participants(const std::string& 
                                                              std::int64_t attempt) const {
   return impl_->database->list<ParticipantRow>(
       "list participants", participant_of,
-      "SELECT job, round, attempt, device, task, invited_at_ms FROM participants "
+      "SELECT job, round, attempt, device, task, invited_at_ms, began_round, began_attempt "
+      "FROM participants "
       "WHERE job = ? AND round = ? AND attempt = ? ORDER BY device",
       job, round, attempt);
 }
@@ -136,7 +147,7 @@ Result<std::vector<UpdateRow>> Store::list_updates(const std::string& job,
   return impl_->database->list<UpdateRow>(
       "list updates", update_of,
       "SELECT job, round, attempt, device, verdict, reason, detail, digest, bytes, examples, "
-      "steps, metrics, received_at_ms, statement, signature FROM updates "
+      "steps, metrics, received_at_ms, statement, signature, staleness FROM updates "
       "WHERE job = ? AND round = ? ORDER BY received_at_ms, id",
       job, round);
 }
@@ -147,7 +158,7 @@ Result<std::vector<UpdateRow>> Store::list_accepted_updates(const std::string& j
   return impl_->database->list<UpdateRow>(
       "list accepted updates", update_of,
       "SELECT job, round, attempt, device, verdict, reason, detail, digest, bytes, examples, "
-      "steps, metrics, received_at_ms, statement, signature FROM updates "
+      "steps, metrics, received_at_ms, statement, signature, staleness FROM updates "
       "WHERE job = ? AND round = ? AND attempt = ? AND verdict = 'accepted' ORDER BY device",
       job, round, attempt);
 }
@@ -159,9 +170,20 @@ Result<std::optional<UpdateRow>> Store::find_accepted_update(const std::string& 
   return impl_->database->find<UpdateRow>(
       "find an update", update_of,
       "SELECT job, round, attempt, device, verdict, reason, detail, digest, bytes, examples, "
-      "steps, metrics, received_at_ms, statement, signature FROM updates "
+      "steps, metrics, received_at_ms, statement, signature, staleness FROM updates "
       "WHERE job = ? AND round = ? AND attempt = ? AND device = ? AND verdict = 'accepted'",
       job, round, attempt, device);
+}
+
+Result<std::optional<UpdateRow>> Store::find_update_of_task(const std::string& task,
+                                                            const std::string& device) const {
+  return impl_->database->find<UpdateRow>(
+      "find the update of a task", update_of,
+      "SELECT job, round, attempt, device, verdict, reason, detail, digest, bytes, examples, "
+      "steps, metrics, received_at_ms, statement, signature, staleness "
+      "FROM participants p JOIN updates u USING (job, round, attempt, device) "
+      "WHERE p.task = ? AND device = ? AND u.verdict = 'accepted'",
+      task, device);
 }
 
 }  // namespace muster

@@ -15,16 +15,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-Status flush(const fs::path& path) {
-  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (descriptor < 0) return error_of_errno("open", path, errno);
-  const bool flushed = ::fsync(descriptor) == 0;
-  const int code = errno;
-  ::close(descriptor);
-  if (!flushed) return error_of_errno("flush", path, code);
-  return {};
-}
-
 // Empty for what is no folder or cannot be read.
 std::vector<fs::path> entries_of(const fs::path& folder) {
   std::vector<fs::path> entries;
@@ -37,6 +27,16 @@ std::vector<fs::path> entries_of(const fs::path& folder) {
 }
 
 }  // namespace
+
+Status UpdateFiles::flush(const fs::path& spooled) {
+  const int descriptor = ::open(spooled.c_str(), O_RDONLY | O_CLOEXEC);
+  if (descriptor < 0) return error_of_errno("open", spooled, errno);
+  const bool flushed = ::fsync(descriptor) == 0;
+  const int code = errno;
+  ::close(descriptor);
+  if (!flushed) return error_of_errno("flush", spooled, code);
+  return {};
+}
 
 fs::path UpdateFiles::folder_of(const std::string& job, std::int64_t round,
                                 std::int64_t attempt) const {

@@ -184,16 +184,20 @@ Status check_private_file(const std::filesystem::path& path) {
 Result<MappedFile> MappedFile::open(const std::filesystem::path& path) {
   const Descriptor file(open_at(path, O_RDONLY));
   if (!file.valid()) return system_error("open", path, errno);
+  return of_descriptor(file.get(), path);
+}
+
+Result<MappedFile> MappedFile::of_descriptor(int descriptor, const std::filesystem::path& name) {
   struct stat status {};
-  if (::fstat(file.get(), &status) < 0) return system_error("look at", path, errno);
+  if (::fstat(descriptor, &status) < 0) return system_error("look at", name, errno);
   if (!S_ISREG(status.st_mode)) {
     return Error{ErrorCode::kInvalidArgument,
-                 fmt::format("map {}: not a regular file", path.native()), "file"};
+                 fmt::format("map {}: not a regular file", name.native()), "file"};
   }
   const auto size = static_cast<std::size_t>(status.st_size);
   if (size == 0) return MappedFile(nullptr, 0);
-  void* data = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file.get(), 0);
-  if (data == MAP_FAILED) return system_error("map", path, errno);
+  void* data = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, descriptor, 0);
+  if (data == MAP_FAILED) return system_error("map", name, errno);
   return MappedFile(static_cast<const std::byte*>(data), size);
 }
 
@@ -204,6 +208,14 @@ MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
   std::swap(data_, other.data_);
   std::swap(size_, other.size_);
   return *this;
+}
+
+void MappedFile::release(std::size_t begin, std::size_t count) const {
+  constexpr std::size_t kPage = 4096;
+  const std::size_t first = (begin + kPage - 1) / kPage * kPage;
+  const std::size_t end = std::min(begin + count, size_) / kPage * kPage;
+  if (first >= end) return;
+  madvise(const_cast<std::byte*>(data_) + first, end - first, MADV_DONTNEED);
 }
 
 MappedFile::~MappedFile() {

@@ -30,11 +30,17 @@ Status check_private_file(const std::filesystem::path& path);
 class MappedFile {
  public:
   static Result<MappedFile> open(const std::filesystem::path& path);
+  // Of a file that is open, whatever its name; the descriptor stays the caller's.
+  //   name  for error messages
+  static Result<MappedFile> of_descriptor(int descriptor, const std::filesystem::path& name);
   MappedFile(MappedFile&& other) noexcept;
   MappedFile& operator=(MappedFile&& other) noexcept;
   ~MappedFile();
 
   ByteView bytes() const { return {data_, size_}; }
+  // The pages wholly within [begin, begin + count) are not needed soon: they no longer count to the
+  // process and are read again when they are touched. Any thread.
+  void release(std::size_t begin, std::size_t count) const;
 
  private:
   MappedFile(const std::byte* data, std::size_t size) : data_(data), size_(size) {}

@@ -9,10 +9,12 @@
 #include <variant>
 #include <vector>
 
+#include "core/aggregate/encoding/update_encoding.h"
 #include "core/base/bytes.h"
 #include "core/base/digest.h"
 #include "core/base/error.h"
 #include "core/base/json.h"
+#include "core/train/drift_correction.h"
 #include "core/train/local_trainer.h"
 
 // The bodies that travel between devices, operators and the server. Each has `to_json` and a strict
@@ -54,6 +56,15 @@ struct CheckinRequest {
 
 enum class TaskKind { kTrain, kEvaluate };
 
+// What corrects client drift in this job: {"method": "none"}, {"method": "SCAFFOLD"} or {"method":
+// "FedDyn", "alpha": 0.1}.
+struct Correction {
+  DriftCorrection method = DriftCorrection::kNone;
+  // FedDyn, over 0, to 1e6; it is also the mu of the proximal term: the agent trains with it
+  // whatever fit.local.mu says.
+  double alpha = 0;
+};
+
 // One piece of work for one device. Times are durations still to run, so that no clocks need to
 // agree.
 struct Task {
@@ -66,18 +77,31 @@ struct Task {
   std::int64_t state_bytes = 0;  // length of that file
   std::int64_t max_update_bytes = 0;
   std::int64_t deadline_ms = 0;
+  // The rest is for training; an evaluate task has the defaults.
+  UpdateEncoding encoding;  // of the update
+  Correction correction;
+  // SCAFFOLD: the rule state with the server's control variate, slot "c"
+  // (core/aggregate/rule_state.h), at GET /v1/models/{control}, and its length; none before there
+  // is one, and for the other methods (null and 0).
+  std::optional<Digest> control;
+  std::int64_t control_bytes = 0;
+  bool initial_loss = false;  // the update's metrics are to have "initial_loss" (q-FedAvg)
 };
+
+// The metric that a task with `initial_loss` asks for: the mean loss of the global state over the
+// device's training examples.
+inline constexpr std::string_view kInitialLoss = "initial_loss";
 
 // What a device says and signs about its update. The JSON text travels base64 in the header
 // Muster-Update; the signature (over "muster-update-v1\n" and that JSON text) base64 in
-// Muster-Signature; the body is the safetensors file.
+// Muster-Signature; the body is the update in the task's encoding (docs/formats/update.md).
 struct UpdateStatement {
   std::string job;
   std::int64_t round = 0;
   std::int64_t attempt = 1;
   std::string task;  // Task::id
   Digest base;       // global state it was trained from
-  Digest digest;     // of the body
+  Digest digest;     // of the body as it travels
   std::int64_t examples = 0;
   std::int64_t steps = 0;
   Metrics metrics;

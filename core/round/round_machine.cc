@@ -49,15 +49,26 @@ std::string_view to_string(UpdateVerdict verdict) {
   return "round_closed";
 }
 
-RoundMachine::RoundMachine(RoundSettings settings, std::uint64_t seed, RoundTime now)
-    : settings_(std::move(settings)), seed_(seed), phase_ends_(now + settings_.selection_window) {}
+RoundMachine::RoundMachine(RoundSettings settings, std::uint64_t seed, RoundTime now,
+                           std::vector<DeviceId> carried_over)
+    : settings_(std::move(settings)), seed_(seed), phase_ends_(now + settings_.selection_window) {
+  if (!settings_.asynchronous) return;
+  phase_ = RoundPhase::kTraining;
+  phase_ends_ = now + settings_.deadline;
+  invited_ = std::move(carried_over);
+  std::sort(invited_.begin(), invited_.end());
+}
+
+bool RoundMachine::takes_candidates() const {
+  return phase_ == (settings_.asynchronous ? RoundPhase::kTraining : RoundPhase::kSelecting);
+}
 
 std::vector<RoundAction> RoundMachine::on(const RoundEvent& event, RoundTime now) {
   return std::visit([&](const auto& one) { return handle(one, now); }, event);
 }
 
 std::vector<RoundAction> RoundMachine::handle(const DeviceCheckedIn& event, RoundTime now) {
-  if (phase_ != RoundPhase::kSelecting) return {};
+  if (!takes_candidates() || contains(invited_, event.candidate.device)) return {};
   if (!is_eligible(settings_.selection, event.candidate)) {
     return handle(DeviceLeft{event.candidate.device}, now);
   }
@@ -69,11 +80,11 @@ std::vector<RoundAction> RoundMachine::handle(const DeviceCheckedIn& event, Roun
     candidates_[place->second] = event.candidate;
   }
   if (restored_at_) return {};
+  if (settings_.asynchronous) return try_invite(now);
   return try_select(now, now >= phase_ends_);
 }
 
 std::vector<RoundAction> RoundMachine::handle(const DeviceLeft& event, RoundTime) {
-  if (phase_ != RoundPhase::kSelecting) return {};
   const auto place = candidate_places_.find(event.device);
   if (place == candidate_places_.end()) return {};
   const std::size_t hole = place->second;
@@ -86,13 +97,15 @@ std::vector<RoundAction> RoundMachine::handle(const DeviceLeft& event, RoundTime
   return {};
 }
 
-std::vector<RoundAction> RoundMachine::handle(const UpdateStored& event, RoundTime) {
+std::vector<RoundAction> RoundMachine::handle(const UpdateStored& event, RoundTime now) {
   if (phase_ != RoundPhase::kTraining || !contains(invited_, event.device)) return {};
   const auto place = std::lower_bound(reported_.begin(), reported_.end(), event.device);
   if (place != reported_.end() && *place == event.device) return {};
   reported_.insert(place, event.device);
   if (restored_at_) return {};
-  return try_aggregate(false);
+  std::vector<RoundAction> actions = try_aggregate(false);
+  if (actions.empty() && settings_.asynchronous) actions = try_invite(now);
+  return actions;
 }
 
 std::vector<RoundAction> RoundMachine::handle(const Tick&, RoundTime now) {
@@ -100,8 +113,11 @@ std::vector<RoundAction> RoundMachine::handle(const Tick&, RoundTime now) {
   switch (phase_) {
     case RoundPhase::kSelecting:
       return try_select(now, now >= phase_ends_);
-    case RoundPhase::kTraining:
-      return try_aggregate(now >= phase_ends_);
+    case RoundPhase::kTraining: {
+      std::vector<RoundAction> actions = try_aggregate(now >= phase_ends_);
+      if (actions.empty() && settings_.asynchronous) actions = try_invite(now);
+      return actions;
+    }
     case RoundPhase::kAggregating:
       if (first_after_restore) return start_aggregation();
       return {};
@@ -145,10 +161,22 @@ std::vector<RoundAction> RoundMachine::try_select(RoundTime now, bool window_end
   return {InviteDevices{invited_}};
 }
 
+std::vector<RoundAction> RoundMachine::try_invite(RoundTime now) {
+  const std::size_t training = invited_.size() - reported_.size();
+  const auto most = static_cast<std::size_t>(settings_.num_clients);
+  if (candidates_.empty() || training >= most || now >= phase_ends_) return {};
+  std::vector<DeviceId> chosen = select_devices(candidates_, most - training, seed_);
+  for (const DeviceId& device : chosen) handle(DeviceLeft{device}, now);
+  const auto old_end = static_cast<std::ptrdiff_t>(invited_.size());
+  invited_.insert(invited_.end(), chosen.begin(), chosen.end());
+  std::inplace_merge(invited_.begin(), invited_.begin() + old_end, invited_.end());
+  return {InviteDevices{std::move(chosen)}};
+}
+
 std::vector<RoundAction> RoundMachine::try_aggregate(bool deadline_passed) {
   const bool enough = reported_.size() >= static_cast<std::size_t>(settings_.min_updates);
   const bool target_met = reported_.size() >= static_cast<std::size_t>(settings_.target_updates);
-  const bool all_reported = reported_.size() == invited_.size();
+  const bool all_reported = !settings_.asynchronous && reported_.size() == invited_.size();
   if (enough && (target_met || all_reported || deadline_passed)) return start_aggregation();
   if (!deadline_passed) return {};
   return abandon(fmt::format(
@@ -158,6 +186,8 @@ std::vector<RoundAction> RoundMachine::try_aggregate(bool deadline_passed) {
 
 std::vector<RoundAction> RoundMachine::start_aggregation() {
   phase_ = RoundPhase::kAggregating;
+  candidates_.clear();
+  candidate_places_.clear();
   return {StartAggregation{reported_}};
 }
 
@@ -200,6 +230,13 @@ std::string RoundMachine::explain(RoundTime now) const {
           sentences::tags_wanted(settings_.selection), candidates_.size(), settings_.num_clients,
           settings_.min_updates, left);
     case RoundPhase::kTraining:
+      if (settings_.asynchronous) {
+        return fmt::format(
+            "filling the buffer: {} of {} updates are in, at least {} are needed; {} left; "
+            "training: {}",
+            reported_.size(), settings_.target_updates, settings_.min_updates, left,
+            sentences::listed(missing()));
+      }
       return fmt::format(
           "training: {} of {} updates are in, at least {} are needed; {} left; missing: {}",
           reported_.size(), settings_.target_updates, settings_.min_updates, left,

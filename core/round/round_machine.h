@@ -88,6 +88,14 @@ std::string_view to_string(UpdateVerdict verdict);
 //   Aggregating -> Committed    AggregateStored
 //               -> Abandoned    AggregateFailed
 //
+// An asynchronous round (RoundSettings::asynchronous) is one buffer of updates and has no
+// Selecting: it begins in Training, with the devices whose tasks were carried over from the rounds
+// before.
+//   Training: a device that checks in is invited at once while fewer than num_clients are invited
+//             and have not reported; later ones are candidates until one of those reports. Each
+//             device is invited, and counts, once a round. Ends with target_updates, or at the
+//             deadline with at least min_updates; that all invited devices reported ends nothing.
+//
 // Events that do not concern the phase are ignored and give no actions (a Tick in Committed, a late
 // check-in). A phase is over when now >= its end: at exactly the deadline an update is late.
 //
@@ -100,9 +108,11 @@ std::string_view to_string(UpdateVerdict verdict);
 // need no repetition.
 class RoundMachine {
  public:
-  // Begins in Selecting at `now`. `seed` decides the selection (already derived from job seed,
-  // round, attempt).
-  RoundMachine(RoundSettings settings, std::uint64_t seed, RoundTime now);
+  // Begins at `now`, in Selecting or, asynchronous, in Training. `seed` decides the selection
+  // (already derived from job seed, round, attempt).
+  //   carried_over  asynchronous: devices that are training already; invited from the start
+  RoundMachine(RoundSettings settings, std::uint64_t seed, RoundTime now,
+               std::vector<DeviceId> carried_over = {});
 
   std::vector<RoundAction> on(const RoundEvent& event, RoundTime now);
 
@@ -136,9 +146,12 @@ class RoundMachine {
   std::vector<RoundAction> handle(const AggregateFailed& event, RoundTime now);
 
   std::vector<RoundAction> try_select(RoundTime now, bool window_ended);
+  // Asynchronous: invites candidates to the places that are free.
+  std::vector<RoundAction> try_invite(RoundTime now);
   std::vector<RoundAction> try_aggregate(bool deadline_passed);
   std::vector<RoundAction> start_aggregation();
   std::vector<RoundAction> abandon(std::string reason);
+  bool takes_candidates() const;
   std::vector<DeviceId> missing() const;  // invited and not reported
 
   RoundSettings settings_;

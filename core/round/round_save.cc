@@ -68,6 +68,9 @@ Result<RoundMachine> RoundMachine::restore(RoundSettings settings, const Json& s
   machine.invited_ = read_devices(object, "invited");
   machine.reported_ = read_devices(object, "reported");
   machine.reason_ = object.text("reason");
+  if (machine.phase_ == RoundPhase::kSelecting && machine.settings_.asynchronous) {
+    object.fail("phase", "selecting, although an asynchronous round begins in training");
+  }
   if (machine.phase_ == RoundPhase::kSelecting && !machine.invited_.empty()) {
     object.fail("invited", "not empty, although the round is still selecting");
   }

@@ -7,6 +7,7 @@
 
 #include "core/base/names.h"
 #include "core/graph/model.h"
+#include "core/strategy/job_checks.h"
 
 namespace muster {
 namespace {
@@ -82,7 +83,8 @@ Result<LocalSettings> local_from_json(const Json& json, const std::string& where
                      "\"mu\": ...}");
   }
   MUSTER_TRY(LocalSettings local, local_settings_from_json(json, where));
-  if (const auto* prox = std::get_if<FedProx>(&federated.aggregation)) local.mu = prox->mu;
+  local.mu = local_mu(federated.aggregation);
+  MUSTER_TRY_STATUS(check_local(federated.aggregation, local, where));
   return local;
 }
 
@@ -96,6 +98,8 @@ Result<JobDescription> read_job(const Json& json) {
   job.name = read_job_name(object);
   job.model = object.value("model");
   const Json& strategy = object.value("strategy");
+  const Json* encoding = object.find("encoding");
+  const Json& checks = or_nothing(object.find("checks"));
   const Json& local = or_nothing(object.find("local"));
   const Json& round = or_nothing(object.find("round"));
   const Json& evaluation = or_nothing(object.find("evaluation"));
@@ -104,9 +108,18 @@ Result<JobDescription> read_job(const Json& json) {
 
   MUSTER_TRY(job.strategy, strategy_from_json(strategy, "job.strategy"));
   const auto& federated = std::get<Federated>(job.strategy);
+  MUSTER_TRY_STATUS(check_selection(federated.aggregation, federated.client_selection,
+                                    "job.strategy.client_selection"));
+  MUSTER_TRY(
+      job.encoding,
+      encoding_for(federated.aggregation,
+                   encoding == nullptr ? Json{{"format", "float32"}} : *encoding, "job.encoding"));
+  MUSTER_TRY(job.checks, update_limits_from_json(checks, "job.checks"));
   MUSTER_TRY(job.local, local_from_json(local, "job.local", federated));
   MUSTER_TRY(job.round, round_settings_from_json(round, "job.round", federated.num_clients,
-                                                 federated.client_selection));
+                                                 federated.client_selection,
+                                                 aggregation_needs(federated.aggregation)));
+  MUSTER_TRY_STATUS(check_round(federated.aggregation, job.round, "job.round"));
   MUSTER_TRY(job.evaluation, evaluation_from_json(evaluation, "job.evaluation"));
   // Last, because it costs most.
   MUSTER_TRY_STATUS(check_model(job.model, "job.model"));
@@ -127,6 +140,8 @@ Json to_json(const JobDescription& job) {
   return {{"name", job.name},
           {"model", job.model},
           {"strategy", to_json(job.strategy)},
+          {"encoding", to_json(job.encoding)},
+          {"checks", to_json(job.checks)},
           {"local", std::move(local)},
           {"round", to_json(job.round)},
           {"evaluation",

@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <string>
 
+#include "core/aggregate/encoding/update_encoding.h"
+#include "core/aggregate/update_check.h"
 #include "core/base/error.h"
 #include "core/base/json.h"
 #include "core/round/round_machine.h"
@@ -29,15 +31,18 @@ struct JobDescription {
   std::string name;
   Json model;  // {"preset": "2nn"} or {"graph": {...}}, as submitted
   TrainingStrategy strategy;
-  LocalSettings local;  // mu filled in from the strategy
-  RoundSettings round;  // num_clients and selection filled in from the strategy
+  UpdateEncoding encoding;  // how updates travel
+  UpdateLimits checks;      // what every update must keep to
+  LocalSettings local;      // mu filled in from the strategy
+  RoundSettings round;      // num_clients, selection and asynchronous filled in from the strategy
   EvaluationSettings evaluation;
   std::uint64_t seed = 0;  // 0 to 2^53
 };
 
 // Reads and checks a job, unknown fields refused, contradictions too (min_updates over
-// target_updates, a target above what the selection can give, a graph that does not fit, "mu" in
-// "local" instead of in the strategy). Building the graph is part of the check. Errors:
+// target_updates or under what the aggregation needs, a target above what the selection can give,
+// an optimiser that the aggregation cannot undo, a graph that does not fit, "mu" in "local" instead
+// of in the strategy; job_checks.h). Building the graph is part of the check. Errors:
 // kInvalidArgument, reason "bad_job"; the message carries the field's path.
 Result<JobDescription> job_from_json(const Json& json);
 

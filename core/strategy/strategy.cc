@@ -1,24 +1,11 @@
 #include "core/strategy/strategy.h"
 
-#include <fmt/format.h>
-
 #include <utility>
 
 namespace muster {
 namespace {
 
 constexpr JsonObject::IntegerRange kCounts{1, 1'000'000};
-constexpr JsonObject::NumberRange kMu{0.0, 1e6};  // what LocalSettings takes
-
-Result<FederatedAggregation> aggregation_from_json(const Json& json, const std::string& where) {
-  FederatedAggregation aggregation = FedAvg{};
-  JsonObject object(json, where);
-  if (object.choice("method", {"FedAvg", "FedProx"}) == "FedProx") {
-    aggregation = FedProx{object.number("mu", kMu)};
-  }
-  MUSTER_TRY_STATUS(object.finish());
-  return aggregation;
-}
 
 Result<Federated> federated_from_json(JsonObject& object) {
   Federated federated;
@@ -34,13 +21,6 @@ Result<Federated> federated_from_json(JsonObject& object) {
   }
   MUSTER_TRY_STATUS(object.finish());
   return federated;
-}
-
-Json to_json(const FederatedAggregation& aggregation) {
-  if (const auto* prox = std::get_if<FedProx>(&aggregation)) {
-    return {{"method", "FedProx"}, {"mu", prox->mu}};
-  }
-  return {{"method", "FedAvg"}};
 }
 
 }  // namespace
@@ -62,13 +42,6 @@ Json to_json(const TrainingStrategy& strategy) {
           {"rounds", federated.rounds},
           {"aggregation", to_json(federated.aggregation)},
           {"client_selection", to_json(federated.client_selection)}};
-}
-
-std::string describe(const FederatedAggregation& aggregation) {
-  if (const auto* prox = std::get_if<FedProx>(&aggregation)) {
-    return fmt::format("FedProx(mu={})", prox->mu);
-  }
-  return "FedAvg";
 }
 
 }  // namespace muster

@@ -5,6 +5,7 @@
 #include <variant>
 #include <vector>
 
+#include "core/aggregate/settings.h"
 #include "core/base/error.h"
 #include "core/base/json.h"
 #include "core/round/selection.h"
@@ -16,20 +17,15 @@ namespace muster {
 // is an error that lists the known ones: running what one does not understand as if it were
 // something else would train and report success.
 
-struct FedAvg {};
-struct FedProx {
-  double mu = 0;  // 0 to 1e6; 0 is FedAvg
-};
-using FederatedAggregation = std::variant<FedAvg, FedProx>;
-
 // {"type": "Federated", "num_clients": 10, "rounds": 20, "aggregation": {"method": "FedProx", "mu":
 // 0.01},
 //  "client_selection": {"method": "Random", "fraction": 0.5}}
-// "aggregation" defaults to FedAvg and "client_selection" to All.
+// "aggregation" takes every rule of core/aggregate/settings.h and defaults to FedAvg;
+// "client_selection" defaults to All.
 struct Federated {
   std::int64_t num_clients = 1;  // 1 to 1,000,000
   std::int64_t rounds = 1;       // 1 to 1,000,000
-  FederatedAggregation aggregation;
+  AggregationSettings aggregation;
   ClientSelection client_selection;
 };
 
@@ -37,8 +33,5 @@ using TrainingStrategy = std::variant<Federated>;
 
 Result<TrainingStrategy> strategy_from_json(const Json& json, const std::string& where);
 Json to_json(const TrainingStrategy& strategy);
-
-// The aggregation's name for tables: "FedAvg", "FedProx(mu=0.01)".
-std::string describe(const FederatedAggregation& aggregation);
 
 }  // namespace muster

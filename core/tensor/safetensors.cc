@@ -91,34 +91,53 @@ ByteView bytes_of(const StateDict& state) {
   return std::as_bytes(state.values());
 }
 
+// The header of a file as it grows: length, JSON, spaces.
+class HeaderText {
+ public:
+  void add_metadata(const SafetensorsMetadata& metadata) {
+    if (metadata.empty()) return;
+    append_quoted(text_, kMetadataName);
+    text_ += ":{";
+    for (const auto& [key, text] : metadata) {
+      if (text_.back() != '{') text_ += ',';
+      append_quoted(text_, key);
+      text_ += ':';
+      append_quoted(text_, text);
+    }
+    text_ += '}';
+  }
+  // begin, end: bytes from the start of the data.
+  void add_tensor(std::string_view name, Dtype dtype, const Shape& shape, std::uint64_t begin,
+                  std::uint64_t end) {
+    if (text_.size() > kLengthBytes + 1) text_ += ',';
+    append_quoted(text_, name);
+    fmt::format_to(std::back_inserter(text_),
+                   R"(:{{"dtype":"{}","shape":[{}],"data_offsets":[{},{}]}})", to_string(dtype),
+                   fmt::join(shape, ","), begin, end);
+  }
+  std::string finish() && {
+    text_ += '}';
+    text_.append((kDataAlignment - text_.size() % kDataAlignment) % kDataAlignment, ' ');
+    std::array<std::byte, kLengthBytes> length{};
+    store_le64(text_.size() - kLengthBytes, length);
+    std::memcpy(text_.data(), length.data(), length.size());
+    return std::move(text_);
+  }
+
+ private:
+  std::string text_ = std::string(kLengthBytes, '\0') + '{';
+};
+
 // Of the whole file; metadata before the tensors where there is any.
 std::string header_of(const StateLayout& layout, const SafetensorsMetadata& metadata) {
-  std::string header(kLengthBytes, '\0');
-  header += '{';
-  if (!metadata.empty()) {
-    append_quoted(header, kMetadataName);
-    header += ":{";
-    for (const auto& [key, text] : metadata) {
-      if (header.back() != '{') header += ',';
-      append_quoted(header, key);
-      header += ':';
-      append_quoted(header, text);
-    }
-    header += '}';
-  }
+  HeaderText header;
+  header.add_metadata(metadata);
   for (const TensorSpec& spec : layout.tensors()) {
-    if (header.size() > kLengthBytes + 1) header += ',';
-    append_quoted(header, spec.name);
-    fmt::format_to(std::back_inserter(header),
-                   R"(:{{"dtype":"F32","shape":[{}],"data_offsets":[{},{}]}})",
-                   fmt::join(spec.shape, ","), 4 * spec.offset, 4 * (spec.offset + spec.size));
+    const auto begin = static_cast<std::uint64_t>(4 * spec.offset);
+    header.add_tensor(spec.name, Dtype::kF32, spec.shape, begin,
+                      begin + static_cast<std::uint64_t>(4 * spec.size));
   }
-  header += '}';
-  header.append((kDataAlignment - header.size() % kDataAlignment) % kDataAlignment, ' ');
-  std::array<std::byte, kLengthBytes> length{};
-  store_le64(header.size() - kLengthBytes, length);
-  std::memcpy(header.data(), length.data(), length.size());
-  return header;
+  return std::move(header).finish();
 }
 
 Bytes file_of(const std::string& header, const StateDict& state) {
@@ -177,6 +196,14 @@ Result<std::span<const float>> view_canonical_state(ByteView file, const StateLa
 
 std::string safetensors_header(const StateLayout& layout) {
   return header_of(layout, {});
+}
+
+std::string safetensors_header(std::span<const SafetensorsTensor> tensors) {
+  HeaderText header;
+  for (const SafetensorsTensor& tensor : tensors) {
+    header.add_tensor(tensor.name, tensor.dtype, tensor.shape, tensor.begin, tensor.end);
+  }
+  return std::move(header).finish();
 }
 
 Result<std::string> safetensors_header(const StateLayout& layout,

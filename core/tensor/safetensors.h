@@ -72,6 +72,10 @@ Result<std::span<const float>> view_canonical_state(ByteView file, const StateLa
 // by the buffer is the file.
 std::string safetensors_header(const StateLayout& layout);
 
+// The same for tensors of any dtype, given in the order of their data, `begin` and `end` filled in:
+// what precedes the data of files that hold more than a state.
+std::string safetensors_header(std::span<const SafetensorsTensor> tensors);
+
 // The same with metadata, which stands before the tensors in order of its keys; without any it is
 // the canonical header. A reader with these limits takes it.
 // Errors, reason "bad_metadata": kInvalidArgument when a text is not UTF-8; kResourceExhausted when

@@ -1,6 +1,8 @@
 #include "core/train/graph_trainer.h"
 
 #include <algorithm>
+#include <cmath>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -15,6 +17,17 @@ using Time = std::chrono::steady_clock::time_point;
 double rate(std::int64_t examples, Time::duration time) {
   const double seconds = std::chrono::duration<double>(time).count();
   return seconds > 0 ? static_cast<double>(examples) / seconds : 0;
+}
+
+// Of a state on examples, of which there is at least one.
+Result<double> loss_of(const Graph& graph, const StateDict& state, const Dataset& data,
+                       std::stop_token stop, Workers* workers) {
+  MUSTER_TRY(const EvaluateResult result,
+             muster::evaluate(graph, state, data, MetricSet{}, std::move(stop), workers));
+  const double loss = result.metrics.at("loss");
+  if (std::isfinite(loss)) return loss;
+  return Error{ErrorCode::kFailedPrecondition,
+               "training: the loss of the global state is " + std::to_string(loss), "non_finite"};
 }
 
 }  // namespace
@@ -38,9 +51,15 @@ Result<FitResult> GraphTrainer::fit(const StateDict& global, const FitTask& task
   if (task.budget) deadline = options_.clock() + *task.budget;
   MUSTER_TRY(const Graph* graph, graph_for(task.model));
   MUSTER_TRY(TrainingRun run,
-             TrainingRun::create(
-                 *graph, data_.train, global, task.local, task.seed,
-                 {.clock = options_.clock, .deadline = deadline, .workers = options_.workers}));
+             TrainingRun::create(*graph, data_.train, global, task.local, task.seed,
+                                 {.clock = options_.clock,
+                                  .deadline = deadline,
+                                  .workers = options_.workers,
+                                  .gradient_offset = task.gradient_offset}));
+  std::optional<double> initial_loss;
+  if (task.report_initial_loss) {
+    MUSTER_TRY(initial_loss, loss_of(*graph, global, data_.train, stop, options_.workers));
+  }
   const std::int64_t block = std::max<std::int64_t>(1, run.total_steps() / 100);
   const Time ready = options_.clock();
   while (!run.done()) {
@@ -61,7 +80,9 @@ Result<FitResult> GraphTrainer::fit(const StateDict& global, const FitTask& task
       progress(report);
     }
   }
-  return std::move(run).finish();
+  MUSTER_TRY(FitResult result, std::move(run).finish());
+  if (initial_loss) result.metrics["initial_loss"] = *initial_loss;
+  return result;
 }
 
 Result<EvaluateResult> GraphTrainer::evaluate(const StateDict& global, const FitTask& task,

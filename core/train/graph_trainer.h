@@ -30,13 +30,15 @@ class GraphTrainer final : public LocalTrainer {
   ~GraphTrainer() override;
 
   std::int64_t num_examples() const override { return data_.train.size(); }
+  bool takes_gradient_offset() const override { return true; }
 
   // Ends early where the settings' max_seconds or the task's budget ends, with the partial work and
   // `complete` false; the time is looked at after each step. The budget counts from this call,
   // max_seconds, as in every TrainingRun, from when the run is ready to step.
   // Besides LocalTrainer's errors: those of TrainingRun, so kDeadlineExceeded, reason "no_time",
   // when there was no time for a single step. Metrics: "loss" and, where the loss knows right from
-  // wrong, "accuracy", both over the last epoch's batches as they were met in training.
+  // wrong, "accuracy", both over the last epoch's batches as they were met in training; where the
+  // task asks for it "initial_loss", which takes a pass over the data.
   Result<FitResult> fit(const StateDict& global, const FitTask& task, std::stop_token stop,
                         const std::function<void(const FitProgress&)>& progress) override;
 

@@ -29,6 +29,13 @@ struct FitTask {
   // The time there is for the training, where its caller knows; a trainer that can ends within it
   // and gives the partial work. Not part of the task's message.
   std::optional<std::chrono::milliseconds> budget = {};
+  // Added to the gradient in every step, before clipping (drift_correction.h); the layout of the
+  // global state, all finite; null: nothing. Belongs to the caller, until the fit is over. Not part
+  // of the task's message.
+  const StateDict* gradient_offset = nullptr;
+  // The metrics are to have "initial_loss": the mean loss of the global state over the training
+  // examples, before the first step.
+  bool report_initial_loss = false;
 };
 
 struct FitProgress {
@@ -78,6 +85,10 @@ class LocalTrainer {
 
   // Training examples held here; 0 makes the device decline.
   virtual std::int64_t num_examples() const = 0;
+
+  // Whether `fit` adds FitTask::gradient_offset. A device whose trainer does not takes no part in
+  // jobs that want one.
+  virtual bool takes_gradient_offset() const { return false; }
 
   // Trains from `global` on the local data.
   // Errors: kCancelled when `stop` was asked; kInvalidArgument when the model does not fit the

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "core/base/random.h"
+#include "core/tensor/kernels/kernels.h"
 #include "core/train/clip.h"
 
 namespace muster {
@@ -61,6 +62,12 @@ Result<TrainingRun> TrainingRun::make(const Graph& graph, const Dataset& data,
   MUSTER_TRY_STATUS(check_same_layout(*graph.layout(), start.layout()));
   MUSTER_TRY_STATUS(check_finite(start.layout(), start.values()));
   MUSTER_TRY_STATUS(check_data_fits(graph, data));
+  if (options.gradient_offset != nullptr) {
+    const StateDict& offset = *options.gradient_offset;
+    Status good = check_same_layout(start.layout(), offset.layout());
+    if (good) good = check_finite(offset.layout(), offset.values());
+    if (!good) return with_context(std::move(good).error(), "gradient offset");
+  }
   MUSTER_TRY(GraphRun run,
              GraphRun::create(graph, {.max_batch = std::min(settings.micro_batch(), data.size()),
                                       .limit_bytes = options.limit_bytes,
@@ -151,7 +158,25 @@ Status TrainingRun::compute_gradient(std::span<const std::int64_t> positions) {
   return {};
 }
 
+void TrainingRun::add_gradient_offset() {
+  constexpr std::int64_t kPart = 32'768;
+  const auto add = kernels::best().add;
+  for (const Graph::Range& range : graph_->trained_ranges()) {
+    const float* offset = options_.gradient_offset->values().data() + range.offset;
+    float* gradient = gradient_.values().data() + range.offset;
+    const auto part = [&](std::int64_t begin, std::int64_t end, int /*worker*/) {
+      add(end - begin, offset + begin, gradient + begin);
+    };
+    if (options_.workers == nullptr) {
+      part(0, range.size, 0);
+    } else {
+      options_.workers->for_each(range.size, kPart, part);
+    }
+  }
+}
+
 Status TrainingRun::move_weights() {
+  if (options_.gradient_offset != nullptr) add_gradient_offset();
   const std::vector<Graph::Range>& ranges = graph_->trained_ranges();
   Optimizer::Step step{
       .lr = learning_rate(settings_.schedule, settings_.optimizer.lr, steps_, total_steps_),

@@ -31,6 +31,9 @@ struct TrainingRunOptions {
   std::optional<std::chrono::steady_clock::time_point> deadline = {};
   Workers* workers = nullptr;                          // as in GraphRunOptions
   std::uint64_t limit_bytes = std::uint64_t{1} << 34;  // for the workspace
+  // Added to the gradient in every step, before the proximal term and clipping; the layout of the
+  // start state, all finite; null: nothing. Belongs to the caller for as long as the run lives.
+  const StateDict* gradient_offset = nullptr;
 };
 
 // One training of one graph on one data set, stepped by hand: what a fit of GraphTrainer is made
@@ -51,20 +54,21 @@ class TrainingRun {
  public:
   static constexpr std::size_t kMostEpochsKept = 1000;  // of their metrics
 
-  // Errors: kInvalidArgument when graph, data and start do not fit together; kFailedPrecondition,
-  // reason "no_data", without examples; kResourceExhausted when the workspace is over the limit.
+  // Errors: kInvalidArgument when graph, data, start and offset do not fit together;
+  // kFailedPrecondition, reason "no_data", without examples; kResourceExhausted when the workspace
+  // is over the limit.
   static Result<TrainingRun> create(const Graph& graph, const Dataset& data, const StateDict& start,
                                     const LocalSettings& settings, std::uint64_t seed,
                                     TrainingRunOptions options = {});
 
-  // Goes on where `save` was called. The settings and the seed come from `saved`; graph, data and
-  // start must be those that the run began with. The time that "max_seconds" counts goes on with
-  // what was left.
+  // Goes on where `save` was called. The settings and the seed come from `saved`; graph, data,
+  // start and gradient offset must be those that the run began with. The time that "max_seconds"
+  // counts goes on with what was left.
   //   saved  bytes from outside: the format is described at `save`
   // Errors: as create; kInvalidArgument, reason "bad_saved_run", with what is wrong: a field is
   // missing, unknown or contradicts another, a tensor is missing or extra, a value is not finite,
-  // the run began from another state, with another graph or other data, or its tensors are not
-  // those that were saved.
+  // the run began from another state, with another graph, other data or another gradient offset, or
+  // its tensors are not those that were saved.
   static Result<TrainingRun> restore(const Graph& graph, const Dataset& data,
                                      const StateDict& start, ByteView saved,
                                      TrainingRunOptions options = {});
@@ -78,9 +82,9 @@ class TrainingRun {
   //    "tally": {"loss_sum": 12.5, "weight": 100, "examples": 100, "correct": 60 or null},
   //    "epochs": [{"epoch": 1, "examples": 6000, "loss": 0.5, "accuracy": 0.9 or null,
   //                "holdout": {"loss": 0.6}}]}
-  // Every field is required, the settings with all defaults written out. Errors:
-  // kFailedPrecondition after a step that failed; kResourceExhausted when names of tensors and the
-  // metrics of the epochs take over 16 MiB.
+  // and, with a gradient offset, "gradient_offset": its digest. Every field is required, the
+  // settings with all defaults written out. Errors: kFailedPrecondition after a step that failed;
+  // kResourceExhausted when names of tensors and the metrics of the epochs take over 16 MiB.
   Result<Bytes> save() const;
 
   // One optimiser step. Errors: kFailedPrecondition, reason "non_finite", when the loss, a gradient
@@ -127,6 +131,7 @@ class TrainingRun {
   void begin_epoch();
   void end_epoch();
   Status compute_gradient(std::span<const std::int64_t> positions);
+  void add_gradient_offset();
   Status move_weights();
   void start_clock(double spent_seconds);
   void look_at_clock();

@@ -93,22 +93,26 @@ Json TrainingRun::saved_json(const Digest& tensors) const {
   const Tally::Figures& tally = tally_.figures();
   Json epochs = Json::array();
   for (const EpochMetrics& epoch : epochs_) epochs.push_back(to_json(epoch));
-  return {{"format", kFormat},
-          {"settings", muster::to_json(settings_)},
-          {"seed", std::to_string(seed_)},
-          {"start", state_digest(*start_).hex()},
-          {"graph", graph_digest(*graph_).hex()},
-          {"data", data_digest().hex()},
-          {"tensors", tensors.hex()},
-          {"examples", data_->size()},
-          {"steps", steps_},
-          {"spent_seconds", spent_seconds()},
-          {"tally",
-           {{"loss_sum", tally.loss_sum},
-            {"weight", tally.weight},
-            {"examples", tally.examples},
-            {"correct", or_null(tally.correct)}}},
-          {"epochs", std::move(epochs)}};
+  Json json = {{"format", kFormat},
+               {"settings", muster::to_json(settings_)},
+               {"seed", std::to_string(seed_)},
+               {"start", state_digest(*start_).hex()},
+               {"graph", graph_digest(*graph_).hex()},
+               {"data", data_digest().hex()},
+               {"tensors", tensors.hex()},
+               {"examples", data_->size()},
+               {"steps", steps_},
+               {"spent_seconds", spent_seconds()},
+               {"tally",
+                {{"loss_sum", tally.loss_sum},
+                 {"weight", tally.weight},
+                 {"examples", tally.examples},
+                 {"correct", or_null(tally.correct)}}},
+               {"epochs", std::move(epochs)}};
+  if (options_.gradient_offset != nullptr) {
+    json["gradient_offset"] = state_digest(*options_.gradient_offset).hex();
+  }
+  return json;
 }
 
 // The metrics of the epochs up to here: all of them, or the last ones, in order. That of the epoch
@@ -154,6 +158,14 @@ Result<Digest> TrainingRun::read_json(const Json& json) {
   const double spent = object.number("spent_seconds", {0.0, 1e12});
   const Json& tally = object.value("tally");
   const Json& epochs = object.value("epochs");
+  const StateDict* own_offset = options_.gradient_offset;
+  std::string offset;
+  if (own_offset != nullptr || object.find("gradient_offset") != nullptr) {
+    offset = object.text("gradient_offset");
+  }
+  if (object.ok() && offset != (own_offset == nullptr ? "" : state_digest(*own_offset).hex())) {
+    object.fail("gradient_offset", "the run had another gradient offset than the one given");
+  }
   if (object.ok() && start != state_digest(*start_).hex()) {
     object.fail("start", "the run began from another state than the one given");
   }

@@ -17,10 +17,11 @@ Status list_rounds(const Command& shared, const std::string& job) {
     return {};
   }
   Table table({"ROUND", "TRY", "PHASE", "DEVICES", "TRAIN LOSS", "TEST LOSS", "TEST ACC",
-               "DEVICE ACC", "UP", "DOWN", "TOOK", "STATE"});
+               "DEVICE ACC", "UP", "DOWN", "TOOK", "STATE", "AGGREGATION"});
   for (const Json& round : reply.at("rounds")) {
     const Json& metrics = round.at("metrics");
     const std::int64_t ended = round.at("ended_at_ms").get<std::int64_t>();
+    const std::string aggregation = aggregation_text(metrics);
     table.add(
         {fmt::to_string(round.at("round").get<std::int64_t>()),
          fmt::to_string(round.at("attempt").get<std::int64_t>()), round.at("phase"),
@@ -30,7 +31,8 @@ Status list_rounds(const Command& shared, const std::string& job) {
          bytes_text(round.at("bytes_up").get<std::int64_t>()),
          bytes_text(round.at("bytes_down").get<std::int64_t>()),
          ended == 0 ? "-" : duration_text(ended - round.at("started_at_ms").get<std::int64_t>()),
-         round.at("state").is_string() ? round.at("state").get<std::string>().substr(0, 12) : "-"});
+         round.at("state").is_string() ? round.at("state").get<std::string>().substr(0, 12) : "-",
+         aggregation.empty() ? "-" : aggregation});
   }
   print(table.text());
   return {};
@@ -50,17 +52,22 @@ Status show_round(const Command& shared, const std::string& job, std::int64_t nu
       round.at("reason").get<std::string>(), round.at("base").get<std::string>(),
       round.at("state").is_string() ? round.at("state").get<std::string>() : "-",
       round.at("seed").get<std::string>()));
-  Table table({"DEVICE", "VERDICT", "EXAMPLES", "LOSS", "BYTES", "RECEIVED (UTC)", "DIGEST"});
+  if (const std::string text = aggregation_text(round.at("metrics")); !text.empty())
+    print("  " + text + "\n\n");
+  Table table(
+      {"DEVICE", "VERDICT", "BEGAN IN", "EXAMPLES", "LOSS", "BYTES", "RECEIVED (UTC)", "DIGEST"});
   for (const Json& participant : round.at("participants")) {
+    const std::string began = fmt::to_string(participant.at("began_round").get<std::int64_t>());
     if (!participant.contains("digest")) {
-      table.add({participant.at("device"), participant.at("verdict"), "-", "-", "-", "-", "-"});
+      table.add(
+          {participant.at("device"), participant.at("verdict"), began, "-", "-", "-", "-", "-"});
       continue;
     }
     const std::string reason = participant.at("reason").get<std::string>();
     table.add(
         {participant.at("device"),
          participant.at("verdict").get<std::string>() + (reason.empty() ? "" : " (" + reason + ")"),
-         fmt::to_string(participant.at("examples").get<std::int64_t>()),
+         began, fmt::to_string(participant.at("examples").get<std::int64_t>()),
          metric_text(participant.at("metrics"), "loss"),
          bytes_text(participant.at("bytes").get<std::int64_t>()),
          time_text(participant.at("received_at_ms").get<std::int64_t>()),

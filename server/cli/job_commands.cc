@@ -2,6 +2,7 @@
 
 #include <memory>
 
+#include "core/aggregate/settings.h"
 #include "core/base/file.h"
 #include "server/cli/command.h"
 #include "server/cli/operator_client.h"
@@ -14,11 +15,9 @@ namespace {
 constexpr std::uint64_t kJobFileLimitBytes = 1 << 20;
 
 std::string strategy_text(const Json& strategy) {
-  const Json& aggregation = strategy.at("aggregation");
-  std::string text = aggregation.at("method").get<std::string>();
-  if (aggregation.contains("mu"))
-    text += fmt::format("(mu={})", aggregation.at("mu").get<double>());
-  return text;
+  const Json& json = strategy.at("aggregation");
+  const auto aggregation = aggregation_from_json(json, "aggregation");
+  return aggregation ? describe(*aggregation) : json.at("method").get<std::string>();
 }
 
 Status submit(const Command& shared, const std::filesystem::path& file, bool watch_it) {
@@ -99,6 +98,10 @@ Status show(const Command& shared, const std::string& id) {
   print(fmt::format("  bytes       {} up, {} down\n",
                     bytes_text(job.at("bytes_up").get<std::int64_t>()),
                     bytes_text(job.at("bytes_down").get<std::int64_t>())));
+  if (const Json& last = job.at("last_round"); last.is_object()) {
+    if (const std::string text = aggregation_text(last.at("metrics")); !text.empty())
+      print("  last round  " + text + "\n");
+  }
   print("  settings, with every default:\n" + job.at("description").dump(2) + "\n");
   return {};
 }

@@ -100,4 +100,16 @@ bool is_terminal() {
   return isatty(STDOUT_FILENO) == 1;
 }
 
+std::string aggregation_text(const Json& metrics) {
+  std::string text;
+  const auto add = [&](const std::string& part) { text += (text.empty() ? "" : ", ") + part; };
+  for (const char* what : {"selected", "clipped", "filtered"}) {
+    if (metrics.contains(what))
+      add(fmt::format("{} {}", metrics.at(what).get<std::int64_t>(), what));
+  }
+  if (metrics.contains("staleness"))
+    add(fmt::format("mean staleness {:.3g}", metrics.at("staleness").get<double>()));
+  return text;
+}
+
 }  // namespace muster::cli

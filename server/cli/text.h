@@ -39,4 +39,8 @@ class Table {
 void print_json(const Json& json);
 bool is_terminal();
 
+// What the aggregation did with the updates of a round, out of its metrics: "5 selected, 2
+// clipped, mean staleness 1.5". Empty for most rules.
+std::string aggregation_text(const Json& metrics);
+
 }  // namespace muster::cli

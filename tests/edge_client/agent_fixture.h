@@ -24,22 +24,36 @@ class TinyTrainer final : public LocalTrainer {
                         const std::function<void(const FitProgress&)>& progress) override {
     ++fits;
     budget_ms = task.budget ? task.budget->count() : -1;
+    mu = task.local.mu;
+    offset.clear();
+    if (task.gradient_offset != nullptr) {
+      const auto values = task.gradient_offset->values();
+      offset.assign(values.begin(), values.end());
+    }
     StateDict state = global.clone();
     for (float& value : state.values()) value += 1;
     if (fit_hook) MUSTER_TRY_STATUS(fit_hook(state, stop));
     progress({1, 1, 0.25});
-    return FitResult{.state = std::move(state),
+    FitResult result{.state = std::move(state),
                      .examples = 5,
                      .steps = 1,
                      .metrics = {{"loss", 0.25}, {"broken", std::nan("")}, {"bad name", 1}},
                      .complete = complete};
+    if (task.report_initial_loss && knows_initial_loss) result.metrics["initial_loss"] = 0.75;
+    return result;
   }
   Result<EvaluateResult> evaluate(const StateDict&, const FitTask&, std::stop_token) override {
     return EvaluateResult{7, {{"loss", 0.5}}};
   }
 
+  bool takes_gradient_offset() const override { return takes_offset; }
+
   std::int64_t examples = 5;
   bool complete = true;
+  bool takes_offset = true;
+  bool knows_initial_loss = true;
+  std::atomic<double> mu = 0;  // of the last task
+  std::vector<float> offset;   // of the last task; only while nobody trains
   std::atomic<int> fits = 0;
   std::atomic<std::int64_t> budget_ms = -1;  // of the last task; -1: none
   std::function<Status(StateDict&, std::stop_token)> fit_hook;
@@ -57,13 +71,17 @@ class AgentTest : public ::testing::Test {
   // Served by default: one train task, its state, receipts; then nothing to do (a held long poll).
   std::string answer(const ScriptedRequest& request) {
     if (request.path == "/v1/checkin") return on_checkin_(request);
-    if (request.path.starts_with("/v1/models/"))
+    if (request.path.starts_with("/v1/models/")) {
+      if (control_ && request.path.ends_with(state_digest(*control_).hex()))
+        return http(200, std::string(as_text(write_state(*control_))));
       return http(200, std::string(as_text(write_state(global_))));
+    }
     if (request.path.starts_with("/v1/tasks/")) return on_result_(request);
     if (request.path.ends_with("/update")) {
       {
         const std::lock_guard lock(mutex_);
         uploads_.push_back(sha256(request.body));
+        last_body_ = request.body;
       }
       return on_update_(request);
     }
@@ -78,7 +96,7 @@ class AgentTest : public ::testing::Test {
     task.fit.model = {{"graph", Json::object()}};
     task.state = state_digest(global_);
     task.state_bytes = static_cast<std::int64_t>(write_state(global_).size());
-    task.max_update_bytes = task.state_bytes;
+    task.max_update_bytes = task.state_bytes + 4096;
     task.deadline_ms = 60'000;
     return task;
   }
@@ -148,6 +166,10 @@ class AgentTest : public ::testing::Test {
       }
     }
   }
+  std::string last_body() {
+    const std::lock_guard lock(mutex_);
+    return last_body_;
+  }
   std::vector<Digest> uploads() {
     const std::lock_guard lock(mutex_);
     return uploads_;
@@ -164,6 +186,7 @@ class AgentTest : public ::testing::Test {
   World world_;
   TemporaryFolder folder_;
   StateDict global_;
+  std::optional<StateDict> control_;  // SCAFFOLD's, as the server keeps it
   TinyTrainer trainer_;
   AgentOptions options_;
   std::atomic<int> checkins_ = 0;
@@ -188,6 +211,7 @@ class AgentTest : public ::testing::Test {
   std::condition_variable changed_;
   std::deque<AgentEvent> events_;
   std::vector<Digest> uploads_;
+  std::string last_body_;
   bool ended_ = false;
   Status result_;
   std::jthread thread_;

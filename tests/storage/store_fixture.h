@@ -103,7 +103,9 @@ inline ParticipantRow participant_row(const RoundRow& round, const std::string& 
           device,
           "task-" + round.job + "-" + std::to_string(round.round) + "-" +
               std::to_string(round.attempt) + "-" + device,
-          200};
+          200,
+          0,
+          0};
 }
 
 inline UpdateRow update_row(const RoundRow& round, const std::string& device,

@@ -259,5 +259,63 @@ TEST_F(StoreRounds, MetricsAndBytesAddUpAlsoAfterTheEnd) {
   EXPECT_ERROR(store_->add_round_bytes(job, 1, 2, 1, 1), kNotFound, "round_unknown");
 }
 
+TEST_F(StoreRounds, WhatTheAggregationKeepsMovesWithTheCommit) {
+  enrol("pi-1");
+  const std::string job = submit("demo");
+  RoundRow first = start_round(job, 1, {"pi-1"});
+  first.state = sha256("first");
+  first.rule_state = sha256("moments");
+  EXPECT_FALSE(*store_->names_state(sha256("moments")));
+  ASSERT_OK(store_->commit_round(first, JobStatus::kRunning, "", event_at(300)));
+  reopen();
+  EXPECT_EQ((**store_->find_job(job)).rule_state, sha256("moments"));
+  EXPECT_EQ((**store_->find_round(job, 1)).rule_state, sha256("moments"));
+  EXPECT_TRUE(*store_->names_state(sha256("moments")));
+
+  RoundRow second = start_round(job, 2, {"pi-1"});
+  second.rule_state = sha256("never");
+  ASSERT_OK(store_->abandon_round(second, JobStatus::kRunning, "", event_at(400)));
+  EXPECT_EQ((**store_->find_job(job)).rule_state, sha256("moments"))
+      << "an abandoned one changes nothing";
+  EXPECT_FALSE(*store_->names_state(sha256("never")));
+
+  RoundRow again = start_round(job, 2, {"pi-1"}, 2);
+  again.state = sha256("second");
+  ASSERT_OK(store_->commit_round(again, JobStatus::kRunning, "", event_at(500)));
+  EXPECT_EQ((**store_->find_job(job)).rule_state, std::nullopt);
+}
+
+TEST_F(StoreRounds, ATaskIsCarriedOverIntoLaterRoundsAndGivenOnce) {
+  enrol("pi-1");
+  enrol("pi-2");
+  const std::string job = submit("demo");
+  RoundRow first = start_round(job, 1, {"pi-1", "pi-2"});
+  first.state = sha256("first");
+  ASSERT_OK(store_->commit_round(first, JobStatus::kRunning, "", event_at(300)));
+
+  RoundRow second = round_row(job, 2);
+  second.phase = "training";
+  ParticipantRow carried = participant_row(first, "pi-2");
+  const std::string task = carried.task;
+  carried.round = 2;
+  EXPECT_ERROR(store_->begin_round(second, event_at(310), {carried}), kAlreadyExists,
+               "duplicate");  // the same task given twice
+  EXPECT_EQ(*store_->find_round(job, 2), std::nullopt);
+  carried.began_round = 1;
+  carried.began_attempt = 1;
+  ASSERT_OK(store_->begin_round(second, event_at(310), {carried}));
+  EXPECT_EQ(*store_->list_participants(job, 2, 1), (std::vector<ParticipantRow>{carried}));
+
+  EXPECT_EQ(*store_->find_update_of_task(task, "pi-2"), std::nullopt);
+  UpdateRow update = update_row(second, "pi-2");
+  update.staleness = 1;
+  ASSERT_OK(store_->accept_update(update, second, event_at(320)));
+  EXPECT_EQ(*store_->find_update_of_task(task, "pi-2"), update);
+  EXPECT_EQ(*store_->find_update_of_task(task, "pi-1"), std::nullopt);
+  UpdateRow staler = update_row(second, "pi-1");
+  EXPECT_ERROR(store_->accept_update(staler, second, event_at(330)), kFailedPrecondition,
+               "not_selected");
+}
+
 }  // namespace
 }  // namespace muster

@@ -14,23 +14,12 @@
 #include "edge_client/agent.h"
 #include "edge_client/client.h"
 #include "server/server.h"
+#include "tests/support/temporary_folder.h"
 
 // A whole federation in one process: a real server on a real directory, listening on loopback ports
 // of the kernel's choice, with operators and devices that reach it over TLS. Nothing is replaced by
 // a double.
 namespace muster::testing {
-
-class TemporaryFolder {
- public:
-  TemporaryFolder();
-  ~TemporaryFolder();
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-  const std::filesystem::path& path() const { return path_; }
-
- private:
-  std::filesystem::path path_;
-};
 
 // Stops the test with the error's message.
 template <typename T>

@@ -145,6 +145,76 @@ struct RecurrentGradient {
   float* dhidden = nullptr;
 };
 
+// How `combine` makes float32 of its sums: each quotient by the divisor as the two ends of an
+// interval that holds what the exact quotient rounds to.
+struct Rounding {
+  double divisor = 1;         // over 0
+  bool power_of_two = false;  // the divisor is one, exactly
+  bool decides_ties = false;  // the divisor is exact and has at most 28 significant bits
+  // A sum is exact where the exponents of its largest and smallest magnitude are this far apart at
+  // most; below 0: none is known to be.
+  int32_t exact_span = -1;
+  double error = 0;         // of a quotient for each unit of the largest magnitude
+  double slack = 0;         // of a quotient that was rounded, relative
+  float* low = nullptr;     // [n]
+  int32_t* open = nullptr;  // what is not 0 here: the ends differ. Place as for Combine's results
+};
+
+// Arrays that `combine` takes at once.
+inline constexpr int kCombined = 8;
+
+// Weighted sums of several arrays, element by element, with what it takes to tell how exact they
+// are. All arrays have n elements.
+struct Combine {
+  int64_t n = 0;
+  int terms = 0;                       // 1 to kCombined
+  const float* const* x = nullptr;     // [terms] arrays
+  const double* weights = nullptr;     // [terms]
+  const float* const* next = nullptr;  // [terms] arrays that are wanted next, to be fetched
+  const float* centre = nullptr;       // taken from every x; null: nothing
+  bool begin = false;                  // whether the results begin here, or are added to
+  const Rounding* round = nullptr;     // the last arrays: round the sums
+  // Results, with places for kCombineUnit more than n elements; those of one call are what the
+  // next adds to. Not touched by a call that begins and rounds.
+  double* sums = nullptr;    // of weight * (x - centre), -0.0 to begin with
+  double* far = nullptr;     // the largest |x - centre|; only with a centre
+  int32_t* most = nullptr;   // the bits of the largest |x|, of the centre too
+  int32_t* least = nullptr;  // those of the smallest but 0, plus 2^31 - 1 (wrapping)
+};
+inline constexpr int64_t kCombineUnit = 64;
+// What `combine` answers when it rounds, added up.
+inline constexpr uint32_t kOpenQuotients = 1;   // some ends differ
+inline constexpr uint32_t kNonFiniteTerms = 2;  // some x was NaN or infinite
+
+// Columns that are sorted side by side: a row of them is a cache line.
+inline constexpr int64_t kSortStrip = 16;
+// Rows that are sorted without comparators: [0, kSortGroup), [kSortGroup, 2 kSortGroup), ...
+inline constexpr int64_t kSortGroup = 16;
+
+// One step of a sorting network: afterwards row `low` has the smaller of the two values.
+struct Comparator {
+  int32_t low = 0;
+  int32_t high = 0;
+};
+
+// A mean over some of the sorted values of each column.
+struct SortedColumns {
+  int64_t rows = 0;
+  int64_t columns = 0;
+  const float* const* from = nullptr;  // [rows] rows of `columns` values
+  // What sorts the rows once each group is sorted. Rows that the mean does not need may come out
+  // unsorted.
+  int64_t num_comparators = 0;
+  const Comparator* comparators = nullptr;
+  // The mean of sorted rows [first, last); or, when near > 0, of the `near` rows that are closest
+  // to the median (the mean of the two middle rows when there are two), on a tie the smaller ones.
+  int64_t first = 0;
+  int64_t last = 0;
+  int64_t near = 0;
+  float* strip = nullptr;  // scratch: rows * kSortStrip floats
+  double* y = nullptr;     // [columns]
+};
+
 // The functions for one instruction set.
 struct Table {
   const char* name = "";  // "x86-64-v3"
@@ -244,6 +314,38 @@ struct Table {
   void (*lstm_step_gradient)(const RecurrentGradient&) = nullptr;
   void (*gru_step)(const RecurrentStep&) = nullptr;
   void (*gru_step_gradient)(const RecurrentGradient&) = nullptr;
+
+  // Values of encoded updates as float32 (decode.inc); x at any alignment of its type. Exact for
+  // IEEE 754 half precision and bfloat16; x * scale rounded once for bytes.
+  void (*half_to_float)(int64_t n, const uint16_t* x, float* y) = nullptr;
+  void (*bfloat_to_float)(int64_t n, const uint16_t* x, float* y) = nullptr;
+  void (*int8_to_float)(int64_t n, float scale, const int8_t* x, float* y) = nullptr;
+
+  // Means (combine.inc).
+  uint32_t (*combine)(const Combine&) = nullptr;
+  // sums / divisor as combine's rounding does it for sums that are off by their share of `slack`.
+  uint32_t (*round_quotients)(int64_t n, const double* sums, const Rounding& rounding) = nullptr;
+  // (high, low) += x * weight in double-double. Exact products: weights of at most 29 significant
+  // bits.
+  void (*add_products)(int64_t n, double weight, const float* x, double* high,
+                       double* low) = nullptr;
+  // (high, low) += (x_high, x_low) in double-double, error below 3 * 2^-106 of the sum.
+  void (*add_pairs)(int64_t n, const double* x_high, const double* x_low, double* high,
+                    double* low) = nullptr;
+
+  // Robust rules (robust.inc). False when a value is not finite. -0 counts as 0. No products, so
+  // the bits are those of every table.
+  bool (*sorted_columns)(const SortedColumns&) = nullptr;
+  // sums[4 i + j] = the sum over n elements of (a[i] - b[j])^2, for four rows each. In float32 over
+  // short runs, so infinite or too small where squares do not fit a float32; else right to 1e-6.
+  // a and b may be exchanged without changing a bit of any pair.
+  void (*squared_differences)(int64_t n, const float* const* a, const float* const* b,
+                              double* sums) = nullptr;
+  // In double, as 16 partial sums: of (x - y)^2, x^2, (x - y)^2.
+  double (*squared_difference)(int64_t n, const float* x, const float* y) = nullptr;
+  double (*sum_squares)(int64_t n, const float* x) = nullptr;
+  double (*squared_distance_to)(int64_t n, const float* x, const double* y) = nullptr;
+  void (*add_scaled)(int64_t n, double factor, const float* x, double* y) = nullptr;  // y += f x
 };
 
 // The widest that this processor runs.

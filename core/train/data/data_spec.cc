@@ -117,18 +117,46 @@ Status read_text(std::string_view files, SpecFields& fields, DataSpec& spec) {
   return {};
 }
 
+// "alpha=1,beta=1" in place of files; both stated, because they are the data set's name.
+Status read_synthetic(std::string_view files, SpecFields& fields, DataSpec& spec) {
+  constexpr SyntheticLimits kLimits;
+  std::string parameters(files);
+  std::replace(parameters.begin(), parameters.end(), ',', ';');
+  MUSTER_TRY(SpecFields named, SpecFields::split(parameters));
+  const std::string wanted = fmt::format("a number from 0 to {}", kLimits.spread);
+  double alpha = -1;
+  double beta = -1;
+  named.read("alpha", 0.0, kLimits.spread, wanted, alpha);
+  named.read("beta", 0.0, kLimits.spread, wanted, beta);
+  MUSTER_TRY_STATUS(named.finish());
+  if (alpha < 0 || beta < 0) {
+    return bad_data_spec(fmt::format("no {} found, synthetic:alpha=NUMBER,beta=NUMBER is wanted",
+                                     alpha < 0 ? "alpha" : "beta"));
+  }
+  spec.synthetic.alpha = alpha;
+  spec.synthetic.beta = beta;
+  fields.read<std::int64_t>("devices", 1, kLimits.devices,
+                            fmt::format("a whole number from 1 to {}", kLimits.devices),
+                            spec.synthetic.devices);
+  return {};
+}
+
 constexpr FormatRow kFormats[] = {
     {"idx", "idx:IMAGES,LABELS", DataSpec::Format::kIdx, read_idx},
     {"csv", "csv:FILE;target=COLUMN", DataSpec::Format::kCsv, read_csv},
     {"npy", "npy:FEATURES,LABELS", DataSpec::Format::kNpy, read_npy},
     {"safetensors", "safetensors:FILE;features=TENSOR;labels=TENSOR",
      DataSpec::Format::kSafetensors, read_safetensors},
-    {"text", "text:FILE", DataSpec::Format::kText, read_text}};
+    {"text", "text:FILE", DataSpec::Format::kText, read_text},
+    {"synthetic", "synthetic:alpha=NUMBER,beta=NUMBER", DataSpec::Format::kSynthetic,
+     read_synthetic}};
 
 void read_shard(SpecFields& fields, DataSpec& spec) {
+  // Its parts are the devices that it was drawn for; nothing is split.
+  const bool synthetic = spec.format == DataSpec::Format::kSynthetic;
   const std::optional<std::string> text = fields.take("shard");
   if (!text) {
-    if (fields.take("split")) {
+    if (!synthetic && fields.take("split")) {
       fields.fail("split", "...", "it together with shard=K/N, or neither");
     }
     return;
@@ -142,6 +170,12 @@ void read_shard(SpecFields& fields, DataSpec& spec) {
   }
   spec.shard = *shard;
   spec.shards = *shards;
+  if (synthetic) {
+    if (spec.shards != spec.synthetic.devices) {
+      fields.fail("shard", *text, fmt::format("K/{0} with devices={0}", spec.synthetic.devices));
+    }
+    return;
+  }
   fields.choose("split", {"iid", "shards", "dirichlet"}, spec.split);
   if (spec.split == DataSpec::Split::kShards) {
     fields.read<std::int64_t>("per_device", 1, 1'000'000, "a whole number from 1", spec.per_device);

@@ -34,6 +34,17 @@ Result<CsvTable> without_fills(Result<Dataset> data) {
   return CsvTable{.data = *std::move(data), .fills = {}};
 }
 
+// The shard is drawn alone, not cut out.
+Result<Dataset> load_synthetic(const DataSpec& spec) {
+  if (spec.shards == 1) return synthetic_all(spec.synthetic, spec.seed);
+  if (spec.shards != spec.synthetic.devices) {
+    return bad_data_spec(fmt::format("shard={}/{} found, K/{} with devices={} is wanted",
+                                     spec.shard, spec.shards, spec.synthetic.devices,
+                                     spec.synthetic.devices));
+  }
+  return synthetic_device(spec.synthetic, spec.seed, spec.shard);
+}
+
 Result<CsvTable> load_file(const DataSpec& spec, DataUse use) {
   switch (spec.format) {
     case DataSpec::Format::kIdx:
@@ -49,6 +60,8 @@ Result<CsvTable> load_file(const DataSpec& spec, DataUse use) {
       return without_fills(load_safetensors_data(spec.file, spec.tensors, spec.arrays));
     case DataSpec::Format::kText:
       return without_fills(load_text(spec.file, spec.text));
+    case DataSpec::Format::kSynthetic:
+      return without_fills(load_synthetic(spec));
   }
   return bad_data_spec("unknown format");
 }
@@ -87,7 +100,7 @@ LocalData hold_out(const Dataset& data, const DataSpec& spec) {
 Result<LocalData> load_data(const DataSpec& spec, DataUse use) {
   for (const std::string& path : spec.files()) MUSTER_TRY_STATUS(check_regular(path));
   MUSTER_TRY(CsvTable table, load_file(spec, use));
-  if (spec.shards > 1) {
+  if (spec.shards > 1 && spec.format != DataSpec::Format::kSynthetic) {
     MUSTER_TRY(const Parts parts, split(spec, table.data));
     // A device keeps its own examples in memory, not everybody's.
     table.data = table.data.subset(parts[static_cast<std::size_t>(spec.shard)]).compacted();

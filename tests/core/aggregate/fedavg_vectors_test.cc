@@ -14,13 +14,16 @@ namespace {
 Result<StateDict> mean_of(const Json& clients) {
   LayoutPtr layout = *StateLayout::create({});
   if (!clients.empty()) layout = vectors::state(clients.front().at("state")).layout_ptr();
-  const auto mean = make_weighted_mean(layout);
+  const StateDict global(layout);
+  MUSTER_TRY(const auto mean, make_aggregator(FedAvg{}, {.global = &global}));
   for (const Json& client : clients) {
-    const StateDict state = vectors::state(client.at("state"));
-    MUSTER_TRY_STATUS(mean->accumulate(
-        {"client", state.layout(), state.values(), client.at("num_examples").get<std::int64_t>()}));
+    MUSTER_TRY_STATUS(
+        mean->accumulate({.contributor = "client" + std::to_string(mean->num_contributors()),
+                          .values = values_of(vectors::state(client.at("state"))),
+                          .examples = client.at("num_examples").get<std::int64_t>()}));
   }
-  return mean->finish();
+  MUSTER_TRY(Outcome outcome, mean->finish());
+  return std::move(outcome.global);
 }
 
 // For elements of mixed signs: the largest |value| among the clients at each element.

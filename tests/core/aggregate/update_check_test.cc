@@ -13,7 +13,10 @@ using ::testing::HasSubstr;
 class CheckUpdate : public ::testing::Test {
  protected:
   Status check(const LayoutPtr& layout, std::span<const float> values, std::int64_t examples) {
-    return check_update(*wanted_, {"device-03", *layout, values, examples}, {.max_examples = 1000});
+    return check_update(
+        StateDict(wanted_), UpdateContent::kState,
+        {.contributor = "device-03", .values = view_of(*layout, values), .examples = examples},
+        {.max_examples = 1000});
   }
 
   void expect_refused(const Status& status, std::string_view reason, const std::string& words) {
@@ -74,8 +77,62 @@ TEST_F(CheckUpdate, RefusesFewerValuesThanItsLayoutSays) {
 }
 
 TEST_F(CheckUpdate, ShowsAHostileContributorNameSafely) {
-  const auto status = check_update(*wanted_, {"a\nb", *wanted_, values_, 0}, {});
+  const auto status =
+      check_update(StateDict(wanted_), UpdateContent::kState,
+                   {.contributor = "a\nb", .values = view_of(*wanted_, values_)}, {});
   EXPECT_THAT(status.error().message, Not(HasSubstr("\n")));
+}
+
+TEST_F(CheckUpdate, RefusesAChangeOverTheBoundNamingNormAndLimit) {
+  StateDict global(wanted_);
+  for (std::size_t i = 0; i < 6; ++i) global.values()[i] = values_[i] - (i < 2 ? 3.0F : 0.0F);
+  values_[1] += 1;  // the change is (3, 4, 0, 0, 0, 0)
+  const auto check_bound = [&](UpdateContent content, const std::vector<float>& values,
+                               double bound) {
+    return check_update(
+        global, content,
+        {.contributor = "device-03", .values = view_of(*wanted_, values), .examples = 1},
+        {.max_change_norm = bound});
+  };
+  EXPECT_TRUE(check_bound(UpdateContent::kState, values_, 5).has_value());
+  expect_refused(check_bound(UpdateContent::kState, values_, 4.99), "norm_too_large", "4.99");
+  EXPECT_THAT(check_bound(UpdateContent::kState, values_, 4.99).error().message,
+              HasSubstr("norm 5"));
+  const std::vector<float> delta = {0, 0, 6, 8, 0, 0};
+  EXPECT_TRUE(check_bound(UpdateContent::kDelta, delta, 10).has_value());
+  expect_refused(check_bound(UpdateContent::kDelta, delta, 9), "norm_too_large", "10");
+  // A value that is not finite is told as such.
+  values_[5] = std::numeric_limits<float>::quiet_NaN();
+  expect_refused(check_bound(UpdateContent::kState, values_, 1e30), "non_finite", "index 3");
+}
+
+TEST_F(CheckUpdate, FindsWhatIsNotFiniteInAnyPartOfALargeUpdate) {
+  const LayoutPtr layout = *StateLayout::create({{"a", {100'000}}, {"b", {100'001}}});
+  const StateDict global(layout);
+  for (const std::size_t at : {0, 65'535, 65'536, 99'999, 100'000, 131'072, 200'000}) {
+    std::vector<float> values(200'001, 0.5F);
+    values[at] = -std::numeric_limits<float>::infinity();
+    const auto status = check_update(
+        global, UpdateContent::kState,
+        {.contributor = "device-03", .values = view_of(*layout, values), .examples = 1}, {});
+    const std::string place =
+        at < 100'000 ? "\"a\" has the value -inf at index " : "\"b\" has the value -inf at index ";
+    expect_refused(status, "non_finite",
+                   place + std::to_string(at % 100'000 + (at == 200'000 ? 100'000 : 0)));
+  }
+}
+
+TEST(UpdateLimits, RoundTripAndRefuseWhatIsOutOfRange) {
+  const Json json{{"max_examples", 500}, {"max_change_norm", 2.5}};
+  EXPECT_EQ(to_json(*update_limits_from_json(json, "checks")), json);
+  EXPECT_EQ(update_limits_from_json(Json::object(), "checks")->max_examples, 10'000'000);
+  for (const Json& bad : {Json{{"max_examples", 0}}, Json{{"max_examples", -1}},
+                          Json{{"max_examples", 9007199254740993}}, Json{{"max_change_norm", -1}},
+                          Json{{"max_change_norm", 1e31}}, Json{{"max_norm", 1}}}) {
+    const auto limits = update_limits_from_json(bad, "checks");
+    ASSERT_FALSE(limits.has_value()) << bad;
+    EXPECT_THAT(limits.error().message, HasSubstr("checks." + bad.begin().key()));
+  }
 }
 
 }  // namespace

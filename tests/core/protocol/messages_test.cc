@@ -85,7 +85,17 @@ std::vector<Kind> kinds() {
         {"state", kHex},
         {"state_bytes", 797'000},
         {"max_update_bytes", 900'000},
-        {"deadline_ms", 120'000}},
+        {"deadline_ms", 120'000},
+        {"encoding",
+         {{"format", "top_k"},
+          {"content", "delta"},
+          {"fraction", 0.01},
+          {"compression", "zstd"},
+          {"level", 5}}},
+        {"correction", {{"method", "SCAFFOLD"}}},
+        {"control", kHex},
+        {"control_bytes", 797'000},
+        {"initial_loss", true}},
        rereader(task_from_json),
        {{"kind", {R"("gradients")", "7", "null"}},
         {"id", kBadNames},
@@ -101,7 +111,16 @@ std::vector<Kind> kinds() {
         {"state", kBadDigests},
         {"state_bytes", kBadCounts},
         {"max_update_bytes", kBadCounts},
-        {"deadline_ms", {"-1", "604800001", "null"}}}},
+        {"deadline_ms", {"-1", "604800001", "null"}},
+        {"encoding", {"null", "7", "{}", R"({"format": "float64"})", R"({"format": "top_k"})"}},
+        {"encoding/fraction", {"0", "1.1", "null"}},
+        {"encoding/level", {"0", "20", "null"}},
+        {"correction",
+         {"null", "7", "{}", R"({"method": "none"})", R"({"method": "FedDyn", "alpha": 1})",
+          R"({"method": "Scaffold"})", R"({"method": "SCAFFOLD", "alpha": 1})"}},
+        {"control", {"null", R"("")", R"("abc")", "7", quoted(64, 'A')}},
+        {"control_bytes", {"0", "-1", "1.5", R"("1")", "null"}},
+        {"initial_loss", {"null", "1", R"("true")"}}}},
       {"update_statement",
        {{"job", "fashion"},
         {"round", 3},
@@ -272,6 +291,54 @@ TEST(Task, CarriesEverySettingOfTheTraining) {
   EXPECT_EQ(again->fit.local.optimizer.lr, 0.05);
   EXPECT_EQ(again->fit.seed, task.fit.seed);
   EXPECT_EQ(to_json(*again), to_json(task));
+}
+
+TEST(Task, CarriesEveryCorrection) {
+  Task task;
+  task.id = "t";
+  task.fit = {.job = "j", .round = 1, .model = {{"preset", "2nn"}}, .local = {}};
+  const auto reread = [&] { return task_from_json(*parse_json(to_json(task).dump())); };
+  const auto none = reread();
+  ASSERT_TRUE(none) << none.error().message;
+  EXPECT_EQ(none->correction.method, DriftCorrection::kNone);
+  EXPECT_FALSE(none->control);
+  EXPECT_FALSE(none->initial_loss);
+  EXPECT_EQ(none->encoding, UpdateEncoding{});
+
+  task.correction = {DriftCorrection::kFedDyn, 0.1};
+  const auto fed_dyn = reread();
+  ASSERT_TRUE(fed_dyn) << fed_dyn.error().message;
+  EXPECT_EQ(fed_dyn->correction.method, DriftCorrection::kFedDyn);
+  EXPECT_EQ(fed_dyn->correction.alpha, 0.1);
+
+  task.correction = {DriftCorrection::kScaffold, 0};
+  const auto first = reread();
+  ASSERT_TRUE(first) << "before its first round SCAFFOLD has no control state";
+  task.control = Digest{};
+  task.control_bytes = 5;
+  task.encoding = {.format = UpdateEncoding::Format::kInt8,
+                   .content = UpdateContent::kDelta,
+                   .compressed = true};
+  task.initial_loss = true;
+  const auto scaffold = reread();
+  ASSERT_TRUE(scaffold) << scaffold.error().message;
+  EXPECT_EQ(scaffold->correction.method, DriftCorrection::kScaffold);
+  EXPECT_EQ(scaffold->control, task.control);
+  EXPECT_EQ(scaffold->control_bytes, 5);
+  EXPECT_EQ(scaffold->encoding, task.encoding);
+  EXPECT_TRUE(scaffold->initial_loss);
+}
+
+TEST(Task, RefusesAlphaOutOfRange) {
+  Task task;
+  task.id = "t";
+  task.fit = {.job = "j", .round = 1, .model = {{"preset", "2nn"}}, .local = {}};
+  for (const double alpha : {0.0, -0.1, 1.1e6}) {
+    task.correction = {DriftCorrection::kFedDyn, alpha};
+    const auto refused = task_from_json(to_json(task));
+    ASSERT_FALSE(refused) << alpha;
+    EXPECT_THAT(refused.error().message, HasSubstr("task.correction.alpha"));
+  }
 }
 
 TEST(CheckinRequest, TakesAtMost64Tags) {

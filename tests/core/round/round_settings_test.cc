@@ -114,6 +114,36 @@ TEST(RoundSettings, LimitsThemselvesAreTaken) {
   }
 }
 
+TEST(RoundSettings, TheRuleRaisesTheDefaultOfMinUpdatesAndRefusesLess) {
+  const AggregationNeeds needs{"Krum(f=2)", 7, 0};
+  const auto with = [&](const char* text) {
+    return round_settings_from_json(Json::parse(text), "job.round", 10, kAll, needs);
+  };
+  EXPECT_EQ(with("{}")->min_updates, 7);
+  EXPECT_EQ(with(R"({"min_updates": 9})")->min_updates, 9);
+  EXPECT_THAT(with(R"({"min_updates": 6})").error().message,
+              AllOf(HasSubstr("job.round.min_updates"), HasSubstr("Krum(f=2)"), HasSubstr("7")));
+  EXPECT_THAT(with(R"({"target_updates": 6})").error().message,
+              AllOf(HasSubstr("job.round.target_updates"), HasSubstr("7")));
+}
+
+TEST(RoundSettings, ABufferIsTheTargetOfAsynchronousRounds) {
+  const auto with = [&](const char* text, std::int64_t size) {
+    return round_settings_from_json(Json::parse(text), "job.round", 10, kAll, {"FedBuff", 1, size});
+  };
+  const auto settings = with("{}", 10);
+  ASSERT_TRUE(settings.has_value()) << settings.error().message;
+  EXPECT_TRUE(settings->asynchronous);
+  EXPECT_EQ(settings->target_updates, 10);
+  EXPECT_EQ(settings->min_updates, 5);
+  EXPECT_FALSE(read("{}")->asynchronous);
+  EXPECT_THAT(with("{}", 11).error().message, HasSubstr("num_clients"));
+  EXPECT_THAT(with(R"({"target_updates": 4})", 5).error().message,
+              AllOf(HasSubstr("job.round.target_updates"), HasSubstr("4"), HasSubstr("5")));
+  EXPECT_THAT(with(R"({"over_selection": 1.1})", 5).error().message,
+              HasSubstr("job.round.over_selection"));
+}
+
 TEST(RoundSettings, UnknownFieldIsRefused) {
   EXPECT_THAT(refusal(R"({"deadline": 5})"), AllOf(HasSubstr("deadline"), HasSubstr("deadline_s")));
 }

@@ -45,6 +45,8 @@ TEST(Job, DefaultsAreWrittenOutAndReadBackToTheSameJob) {
     "name": "fashion-mnist", "model": {"preset": "2nn"},
     "strategy": {"type": "Federated", "num_clients": 10, "rounds": 20,
                  "aggregation": {"method": "FedAvg"}, "client_selection": {"method": "All"}},
+    "encoding": {"format": "float32", "content": "state", "compression": "none"},
+    "checks": {"max_examples": 10000000, "max_change_norm": 0.0},
     "local": {"epochs": 1, "max_steps": 0, "max_seconds": 0.0, "batch_size": 32, "accumulate": 1,
               "shuffle": true, "clip_norm": 0.0,
               "schedule": {"type": "constant", "warmup_steps": 0},

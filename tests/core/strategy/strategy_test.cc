@@ -55,7 +55,7 @@ TEST(Strategy, UnknownAggregationsAndFieldsAreRefused) {
     return refusal(R"({"type": "Federated", "num_clients": 3, "rounds": 2, "aggregation": )" +
                    aggregation + "}");
   };
-  EXPECT_THAT(with(R"({"method": "FedYogi"})"),
+  EXPECT_THAT(with(R"({"method": "FedYogurt"})"),
               AllOf(HasSubstr("aggregation.method"), HasSubstr("FedAvg"), HasSubstr("FedProx")));
   EXPECT_THAT(with(R"({"method": "FedAvg", "mu": 0.1})"), HasSubstr("mu"));
   EXPECT_THAT(with(R"({"method": "FedProx"})"), HasSubstr("aggregation.mu"));
@@ -79,9 +79,9 @@ TEST(Strategy, CountsOutOfRangeAreRefused) {
 }
 
 TEST(Strategy, DescribesAggregationsForTables) {
-  EXPECT_EQ(describe(FederatedAggregation{FedAvg{}}), "FedAvg");
-  EXPECT_EQ(describe(FederatedAggregation{FedProx{0.01}}), "FedProx(mu=0.01)");
-  EXPECT_EQ(describe(FederatedAggregation{FedProx{1}}), "FedProx(mu=1)");
+  EXPECT_EQ(describe(AggregationSettings{FedAvg{}}), "FedAvg");
+  EXPECT_EQ(describe(AggregationSettings{FedProx{0.01}}), "FedProx(mu=0.01)");
+  EXPECT_EQ(describe(AggregationSettings{FedProx{1}}), "FedProx(mu=1)");
 }
 
 }  // namespace

@@ -123,7 +123,9 @@ TEST_P(Allocation, NoStepAfterTheFirstTakesMemory) {
   ASSERT_TRUE(settings) << settings.error().message;
   settings->mu = 0.01;
   Workers workers(threads);
-  auto run = TrainingRun::create(graph, data, start, *settings, 1, {.workers = &workers});
+  const StateDict offset(start.layout_ptr());
+  auto run = TrainingRun::create(graph, data, start, *settings, 1,
+                                 {.workers = &workers, .gradient_offset = &offset});
   ASSERT_TRUE(run) << run.error().message;
   ASSERT_TRUE(run->step());
 

@@ -41,6 +41,40 @@ TEST(GraphTrainer, LearnsAndReportsTheLastEpoch) {
   EXPECT_LT(fit->metrics.at("loss"), 0.4);
 }
 
+TEST(GraphTrainer, ReportsTheLossOfTheGlobalStateOverItsTrainingExamplesWhenAsked) {
+  GraphTrainer trainer = make_trainer();
+  FitTask task = make_task();
+  const StateDict start = start_of(task);
+  const auto plain = trainer.fit(start, task, {}, {});
+  task.report_initial_loss = true;
+  const auto asked = trainer.fit(start, task, {}, {});
+  ASSERT_TRUE(plain && asked);
+  EXPECT_FALSE(plain->metrics.contains("initial_loss"));
+  EXPECT_TRUE(plain->state == asked->state) << "it changes nothing else";
+  const auto evaluated = evaluate(*graph_from_model(task.model), start, make_data(100));
+  EXPECT_EQ(asked->metrics.at("initial_loss"), evaluated->metrics.at("loss"));
+  EXPECT_GT(asked->metrics.at("initial_loss"), asked->metrics.at("loss"));
+}
+
+TEST(GraphTrainer, TakesAGradientOffset) {
+  GraphTrainer trainer = make_trainer();
+  EXPECT_TRUE(trainer.takes_gradient_offset());
+  FitTask task = make_task();
+  const StateDict start = start_of(task);
+  const auto plain = trainer.fit(start, task, {}, {});
+  StateDict offset(start.layout_ptr());
+  task.gradient_offset = &offset;
+  const auto zero = trainer.fit(start, task, {}, {});
+  for (float& value : offset.values()) value = 0.5F;
+  const auto shifted = trainer.fit(start, task, {}, {});
+  ASSERT_TRUE(plain && zero && shifted);
+  EXPECT_TRUE(plain->state == zero->state);
+  EXPECT_FALSE(plain->state == shifted->state);
+  const StateDict other(*StateLayout::create({{"w", {1}}}));
+  task.gradient_offset = &other;
+  EXPECT_FALSE(trainer.fit(start, task, {}, {}));
+}
+
 TEST(GraphTrainer, EqualTasksGiveEqualBitsAndAnotherSeedOther) {
   FitTask task = make_task();
   task.local.mu = 0.1;

@@ -234,6 +234,40 @@ struct Parts {
   Bytes data;
 };
 
+// Cut in the middle and restored beside the offset it began with, or beside another one.
+TEST_F(SavedRun, GoesOnWithTheGradientOffsetItBeganWithAndWithNoOther) {
+  StateDict offset(graph_.layout());
+  for (float& value : offset.values()) value = 0.125F;
+  StateDict other = offset.clone();
+  other.values()[0] = 0.25F;
+  const LocalSettings settings = settings_of({{"epochs", 2}, {"batch_size", 4}});
+  const auto make = [&] {
+    return *TrainingRun::create(graph_, data_, start_, settings, 7, {.gradient_offset = &offset});
+  };
+  TrainingRun whole = make();
+  step(whole, 6);
+  TrainingRun cut = make();
+  step(cut, 2);
+  const Bytes saved = *cut.save();
+  auto again = TrainingRun::restore(graph_, data_, start_, saved, {.gradient_offset = &offset});
+  ASSERT_TRUE(again) << again.error().message;
+  step(*again, 4);
+  EXPECT_TRUE(again->state() == whole.state());
+  EXPECT_EQ(*again->save(), *whole.save());
+
+  TrainingRun plain = create({{"epochs", 2}, {"batch_size", 4}});
+  const Bytes without = *plain.save();
+  for (const auto& [bytes, given] :
+       {std::pair{&saved, &other}, std::pair<const Bytes*, StateDict*>{&saved, nullptr},
+        std::pair{&without, &offset}}) {
+    const auto refused =
+        TrainingRun::restore(graph_, data_, start_, *bytes, {.gradient_offset = given});
+    ASSERT_FALSE(refused);
+    EXPECT_EQ(refused.error().reason, "bad_saved_run");
+    EXPECT_THAT(refused.error().message, HasSubstr("gradient_offset"));
+  }
+}
+
 class Refusal : public SavedRun {
  protected:
   Refusal() {

@@ -123,6 +123,51 @@ TEST(TrainingRun, ClipsTheGradientWithItsProximalPart) {
   EXPECT_NEAR(distance(run->state(), before), 0.5 * 0.01, 1e-5);
 }
 
+// With plain SGD a constant in the gradient is a shift of every step.
+TEST(TrainingRun, AnOffsetIsAddedToTheGradientInEveryStep) {
+  const Problem problem;
+  StateDict offset(problem.graph.layout());
+  offset.values()[3] = 0.25F;
+  const auto stepped = [&](const StateDict* with) {
+    auto run = problem.run({{"batch_size", 8}, {"max_steps", 1}, {"optimizer", {{"lr", 0.5}}}},
+                           {.gradient_offset = with});
+    EXPECT_TRUE(run) << run.error().message;
+    EXPECT_TRUE(run->step());
+    return run->state().clone();
+  };
+  const StateDict plain = stepped(nullptr);
+  const StateDict zero(problem.graph.layout());
+  EXPECT_TRUE(stepped(&zero) == plain);
+  const StateDict shifted = stepped(&offset);
+  for (std::size_t i = 0; i < plain.values().size(); ++i) {
+    EXPECT_NEAR(shifted.values()[i], plain.values()[i] - (i == 3 ? 0.125F : 0), 1e-6) << i;
+  }
+}
+
+TEST(TrainingRun, ClipsTheGradientWithItsOffset) {
+  const Problem problem;
+  StateDict offset(problem.graph.layout());
+  for (float& value : offset.values()) value = 1e3F;
+  auto run = problem.run(
+      {{"batch_size", 8}, {"max_steps", 1}, {"clip_norm", 0.01}, {"optimizer", {{"lr", 0.5}}}},
+      {.gradient_offset = &offset});
+  ASSERT_TRUE(run && run->step());
+  EXPECT_NEAR(distance(run->state(), problem.start), 0.5 * 0.01, 1e-5);
+}
+
+TEST(TrainingRun, RefusesAnOffsetThatDoesNotFit) {
+  const Problem problem;
+  const StateDict other(*StateLayout::create({{"w", {3}}}));
+  StateDict broken(problem.graph.layout());
+  broken.values()[5] = std::numeric_limits<float>::infinity();
+  for (const StateDict* offset : {&other, &std::as_const(broken)}) {
+    const auto run = problem.run(Json::object(), {.gradient_offset = offset});
+    ASSERT_FALSE(run);
+    EXPECT_EQ(run.error().code, ErrorCode::kInvalidArgument);
+    EXPECT_THAT(run.error().message, HasSubstr("gradient offset"));
+  }
+}
+
 TEST(TrainingRun, AClipThatIsNeverReachedChangesNoBit) {
   const Problem problem;
   const auto plain = problem.train({{"batch_size", 8}, {"mu", 0.1}});

@@ -50,7 +50,7 @@ TEST(DataSpec, RefusesWhatItDoesNotKnowSayingWhatItKnows) {
   EXPECT_THAT(error_of(""), AllOf(HasSubstr("idx:"), HasSubstr("csv:")));
   EXPECT_THAT(error_of("hdf5:x"),
               AllOf(HasSubstr("hdf5:x"), HasSubstr("idx:"), HasSubstr("csv:"), HasSubstr("npy:"),
-                    HasSubstr("safetensors:"), HasSubstr("text:")));
+                    HasSubstr("safetensors:"), HasSubstr("text:"), HasSubstr("synthetic:")));
   EXPECT_THAT(error_of("npy:x"), HasSubstr("two files"));
   EXPECT_THAT(error_of("idx"), HasSubstr("idx:IMAGES"));
   EXPECT_THAT(error_of("idx:a"), HasSubstr("two files"));
