@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "core/base/bytes.h"
+#include "core/base/descriptor.h"
 #include "core/base/file.h"
 
 namespace muster {
@@ -83,13 +84,8 @@ Status DownloadFile::take(std::string_view piece) {
   if (bytes_ > wanted_bytes_)
     return damaged(fmt::format("more than the {} bytes wanted", wanted_bytes_));
   hash_.update(as_bytes(piece));
-  while (!piece.empty()) {
-    const ssize_t written = ::write(descriptor_, piece.data(), piece.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) return file_error(temporary_, "write", errno);
-    piece.remove_prefix(static_cast<std::size_t>(written));
-  }
-  return {};
+  const int error = write_all(descriptor_, as_bytes(piece));
+  return error == 0 ? Status{} : file_error(temporary_, "write", error);
 }
 
 Status DownloadFile::finish() {

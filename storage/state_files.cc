@@ -13,6 +13,7 @@
 #include <span>
 #include <utility>
 
+#include "core/base/descriptor.h"
 #include "core/tensor/safetensors.h"
 #include "storage/folders.h"
 
@@ -25,21 +26,6 @@ static_assert(std::endian::native == std::endian::little,
               "a state's buffer is written as it is, and safetensors is little-endian");
 
 constexpr std::size_t kPieceBytes = std::size_t{4} << 20;  // hashed while it is in the cache
-
-// An open file that closes when it goes.
-class Descriptor {
- public:
-  explicit Descriptor(int number) : number_(number) {}
-  ~Descriptor() {
-    if (number_ >= 0) ::close(number_);
-  }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  int number() const { return number_; }
-
- private:
-  int number_;
-};
 
 // Unlinks a spool file when it goes, unless it was moved away.
 class SpoolFile {
@@ -57,21 +43,13 @@ class SpoolFile {
   fs::path path_;
 };
 
-Status write_piece(int descriptor, ByteView bytes, const fs::path& path) {
-  while (!bytes.empty()) {
-    const ssize_t written = ::write(descriptor, bytes.data(), bytes.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) return error_of_errno("write", path, errno);
-    bytes = bytes.subspan(static_cast<std::size_t>(written));
-  }
-  return {};
-}
-
 Status write_hashed(int descriptor, ByteView bytes, const fs::path& path, Sha256& hash) {
   for (std::size_t begin = 0; begin < bytes.size(); begin += kPieceBytes) {
     const ByteView piece = bytes.subspan(begin, std::min(kPieceBytes, bytes.size() - begin));
     hash.update(piece);
-    MUSTER_TRY_STATUS(write_piece(descriptor, piece, path));
+    if (const int error = write_all(descriptor, piece); error != 0) {
+      return error_of_errno("write", path, error);
+    }
   }
   return {};
 }

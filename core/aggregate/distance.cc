@@ -101,7 +101,7 @@ class Distances {
         for (std::int64_t i = 0; i < count(); i += kTile) {
           add_tiles(i, part.from, end - begin, sums);
         }
-        release_around(rows_, first + begin, end - begin);
+        release(rows_, first + begin, end - begin);
       });
       for (std::int64_t place = 0; place * columns_ < length; ++place) {
         const std::vector<double>& sums = partial[static_cast<std::size_t>(place)];
@@ -125,7 +125,7 @@ class Distances {
             std::memcpy(copy, from, static_cast<std::size_t>(columns) * sizeof(float));
           }
           from = copy;
-          release_around(*rows_[static_cast<std::size_t>(i)], begin, columns);
+          rows_[static_cast<std::size_t>(i)]->release(begin, columns);
         }
       });
       workers_.for_each(count(), kTile, [&](std::int64_t first, std::int64_t, int) {
@@ -192,7 +192,7 @@ double sum_over_blocks(const UpdateValues& row, const float* global, std::vector
           global == nullptr ? kernels.sum_squares(count, values)
                             : kernels.squared_difference(count, values, global + at);
     }
-    release_around(row, begin, end - begin);
+    row.release(begin, end - begin);
   });
   double total = 0;
   for (std::int64_t at = 0; at < row.size(); at += kBlock) {

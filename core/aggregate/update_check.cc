@@ -89,6 +89,8 @@ Status check_values(const StateLayout& wanted, const Contribution& update) {
     if (at >= 0) return non_finite(wanted, update, begin + at, values[at]);
     update.values->release(begin, count);
   }
+  // Pages between two parts belong to neither, and the system maps some around the one asked for.
+  update.values->release(0, wanted.num_elements());
   return {};
 }
 

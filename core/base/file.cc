@@ -13,34 +13,13 @@
 #include <system_error>
 #include <utility>
 
+#include "core/base/descriptor.h"
+
 namespace muster {
 namespace {
 
-// A file descriptor, closed at the end of its scope.
-class Descriptor {
- public:
-  explicit Descriptor(int value) : value_(value) {}
-  ~Descriptor() {
-    if (value_ >= 0) ::close(value_);
-  }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-
-  int get() const { return value_; }
-  bool valid() const { return value_ >= 0; }
-  int release() { return std::exchange(value_, -1); }
-
- private:
-  int value_;
-};
-
-// Calls again for as long as a signal interrupts.
-template <typename Call>
-auto uninterrupted(Call call) {
-  auto result = call();
-  while (result < 0 && errno == EINTR) result = call();
-  return result;
-}
+// Touching a page of a mapped file maps its neighbours too (Linux: fault_around_bytes).
+constexpr std::size_t kWindow = std::size_t{64} << 10;
 
 int open_at(const std::filesystem::path& path, int flags, mode_t mode = 0) {
   return uninterrupted([&] { return ::open(path.c_str(), flags | O_CLOEXEC, mode); });
@@ -90,23 +69,12 @@ std::filesystem::path folder_of(const std::filesystem::path& path) {
   return path.has_parent_path() ? path.parent_path() : std::filesystem::path(".");
 }
 
-// 0, or the errno of the write that failed.
-int write_all(int descriptor, ByteView content) {
-  while (!content.empty()) {
-    const ssize_t written =
-        uninterrupted([&] { return ::write(descriptor, content.data(), content.size()); });
-    if (written < 0) return errno;
-    content = content.subspan(static_cast<std::size_t>(written));
-  }
-  return 0;
-}
-
 // 0, or the errno of the step that failed. Closes before the caller renames, so that a late error
 // is seen.
 int fill(Descriptor& file, ByteView content, mode_t mode) {
-  if (::fchmod(file.get(), mode) < 0) return errno;
-  if (const int failed = write_all(file.get(), content); failed != 0) return failed;
-  if (uninterrupted([&] { return ::fsync(file.get()); }) < 0) return errno;
+  if (::fchmod(file.number(), mode) < 0) return errno;
+  if (const int failed = write_all(file.number(), content); failed != 0) return failed;
+  if (uninterrupted([&] { return ::fsync(file.number()); }) < 0) return errno;
   return ::close(file.release()) < 0 && errno != EINTR ? errno : 0;
 }
 
@@ -116,7 +84,7 @@ Result<std::string> read_file(const std::filesystem::path& path, std::uint64_t l
   const Descriptor file(open_at(path, O_RDONLY));
   if (!file.valid()) return system_error("open", path, errno);
   struct stat status {};
-  if (::fstat(file.get(), &status) < 0) return system_error("look at", path, errno);
+  if (::fstat(file.number(), &status) < 0) return system_error("look at", path, errno);
   const auto size = static_cast<std::uint64_t>(std::max<off_t>(0, status.st_size));
   if (S_ISREG(status.st_mode) && size > limit_bytes) return too_long(path, limit_bytes);
 
@@ -127,7 +95,7 @@ Result<std::string> read_file(const std::filesystem::path& path, std::uint64_t l
   while (true) {
     if (used == content.size()) content.resize(2 * content.size());
     const ssize_t got = uninterrupted(
-        [&] { return ::read(file.get(), content.data() + used, content.size() - used); });
+        [&] { return ::read(file.number(), content.data() + used, content.size() - used); });
     if (got < 0) return system_error("read", path, errno);
     if (got == 0) break;
     used += static_cast<std::size_t>(got);
@@ -156,7 +124,7 @@ Status sync_folder(const std::filesystem::path& folder) {
   // A bare file name has the parent path "".
   const Descriptor directory(open_at(folder.empty() ? "." : folder, O_RDONLY | O_DIRECTORY));
   if (!directory.valid()) return system_error("open folder", folder, errno);
-  if (uninterrupted([&] { return ::fsync(directory.get()); }) < 0) {
+  if (uninterrupted([&] { return ::fsync(directory.number()); }) < 0) {
     return system_error("flush folder", folder, errno);
   }
   return {};
@@ -184,7 +152,7 @@ Status check_private_file(const std::filesystem::path& path) {
 Result<MappedFile> MappedFile::open(const std::filesystem::path& path) {
   const Descriptor file(open_at(path, O_RDONLY));
   if (!file.valid()) return system_error("open", path, errno);
-  return of_descriptor(file.get(), path);
+  return of_descriptor(file.number(), path);
 }
 
 Result<MappedFile> MappedFile::of_descriptor(int descriptor, const std::filesystem::path& name) {
@@ -211,10 +179,11 @@ MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
 }
 
 void MappedFile::release(std::size_t begin, std::size_t count) const {
-  constexpr std::size_t kPage = 4096;
-  const std::size_t first = (begin + kPage - 1) / kPage * kPage;
-  const std::size_t end = std::min(begin + count, size_) / kPage * kPage;
-  if (first >= end) return;
+  // Whole windows, else pages behind would come back with each page that is touched after them, and
+  // stay.
+  if (count == 0 || begin >= size_) return;
+  const std::size_t first = begin / kWindow * kWindow;
+  const std::size_t end = std::min((begin + count + kWindow - 1) / kWindow * kWindow, size_);
   madvise(const_cast<std::byte*>(data_) + first, end - first, MADV_DONTNEED);
 }
 
@@ -225,7 +194,7 @@ MappedFile::~MappedFile() {
 Result<FileLock> FileLock::acquire(const std::filesystem::path& path) {
   Descriptor file(open_at(path, O_RDWR | O_CREAT, 0600));
   if (!file.valid()) return system_error("open", path, errno);
-  if (uninterrupted([&] { return ::flock(file.get(), LOCK_EX | LOCK_NB); }) < 0) {
+  if (uninterrupted([&] { return ::flock(file.number(), LOCK_EX | LOCK_NB); }) < 0) {
     if (errno != EWOULDBLOCK) return system_error("lock", path, errno);
     return Error{ErrorCode::kFailedPrecondition,
                  fmt::format("lock {}: another process holds it", path.native()), "locked"};

@@ -38,8 +38,8 @@ class MappedFile {
   ~MappedFile();
 
   ByteView bytes() const { return {data_, size_}; }
-  // The pages wholly within [begin, begin + count) are not needed soon: they no longer count to the
-  // process and are read again when they are touched. Any thread.
+  // The pages around [begin, begin + count), to whole windows of 64 KiB, are not needed soon: they
+  // no longer count to the process and are mapped again when they are touched. Any thread.
   void release(std::size_t begin, std::size_t count) const;
 
  private:

@@ -46,30 +46,18 @@ int open_nameless(const std::filesystem::path& folder) {
 }  // namespace
 
 Result<ScratchFile> ScratchFile::create(const std::filesystem::path& folder) {
-  const int file = open_nameless(folder);
-  if (file < 0) return failed("create", folder, errno);
-  return ScratchFile(file, folder);
-}
-
-ScratchFile::ScratchFile(ScratchFile&& other) noexcept
-    : descriptor_(std::exchange(other.descriptor_, -1)), folder_(std::move(other.folder_)) {}
-
-ScratchFile::~ScratchFile() {
-  if (descriptor_ >= 0) ::close(descriptor_);
+  Descriptor file(open_nameless(folder));
+  if (!file.valid()) return failed("create", folder, errno);
+  return ScratchFile(std::move(file), folder);
 }
 
 Status ScratchFile::append(ByteView piece) {
-  while (!piece.empty()) {
-    const ssize_t written = ::write(descriptor_, piece.data(), piece.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) return failed("write to", folder_, errno);
-    piece = piece.subspan(static_cast<std::size_t>(written));
-  }
-  return {};
+  const int error = write_all(file_.number(), piece);
+  return error == 0 ? Status{} : failed("write to", folder_, error);
 }
 
 Result<MappedFile> ScratchFile::map() && {
-  return MappedFile::of_descriptor(descriptor_, folder_);
+  return MappedFile::of_descriptor(file_.number(), folder_);
 }
 
 }  // namespace muster

@@ -1,8 +1,10 @@
 #pragma once
 
 #include <filesystem>
+#include <utility>
 
 #include "core/base/bytes.h"
+#include "core/base/descriptor.h"
 #include "core/base/error.h"
 #include "core/base/file.h"
 
@@ -15,9 +17,6 @@ class ScratchFile {
  public:
   // Errors: those of the folder: kNotFound, kPermissionDenied, ...
   static Result<ScratchFile> create(const std::filesystem::path& folder);
-  ScratchFile(ScratchFile&& other) noexcept;
-  ScratchFile& operator=(ScratchFile&&) = delete;
-  ~ScratchFile();
 
   // Errors: kResourceExhausted, reason "disk_full"; kInternal, reason "file".
   Status append(ByteView piece);
@@ -25,9 +24,10 @@ class ScratchFile {
   Result<MappedFile> map() &&;
 
  private:
-  ScratchFile(int descriptor, std::filesystem::path folder)
-      : descriptor_(descriptor), folder_(std::move(folder)) {}
-  int descriptor_ = -1;
+  ScratchFile(Descriptor file, std::filesystem::path folder)
+      : file_(std::move(file)), folder_(std::move(folder)) {}
+
+  Descriptor file_;
   std::filesystem::path folder_;
 };
 

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "core/base/bytes.h"
+#include "core/base/descriptor.h"
 
 namespace muster::http {
 namespace {
@@ -39,13 +40,9 @@ SpoolFile::~SpoolFile() {
 
 Status SpoolFile::append(std::string_view bytes) {
   hash_.update(as_bytes(bytes));
-  while (!bytes.empty()) {
-    const ssize_t written = ::write(descriptor_, bytes.data(), bytes.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) return disk_error("write", errno);
-    bytes.remove_prefix(static_cast<std::size_t>(written));
-    bytes_ += static_cast<std::uint64_t>(written);
-  }
+  const int error = write_all(descriptor_, as_bytes(bytes));
+  if (error != 0) return disk_error("write", error);
+  bytes_ += bytes.size();
   return {};
 }
 

@@ -90,9 +90,7 @@ Updates::Updates(std::int64_t count, std::int64_t elements, const UpdateEncoding
     const StateDict state = update_state(*global_, i);
     const EncodedUpdate encoded = must(encode_update(encoding, *global_, state, nullptr, 1));
     paths_.push_back(folder / (name(i) + ".safetensors"));
-    std::ofstream out(paths_.back(), std::ios::binary);
-    out.write(reinterpret_cast<const char*>(encoded.body.data()),
-              static_cast<std::streamsize>(encoded.body.size()));
+    must(write_file_durably(paths_.back(), encoded.body));
     bytes_each_ = encoded.body.size();
   }
   for (std::int64_t i = 0; i < count; ++i) {

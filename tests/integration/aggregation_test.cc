@@ -117,7 +117,7 @@ INSTANTIATE_TEST_SUITE_P(
                       R"({"method": "NormFiltering", "max_norm": 1})",
                       R"({"method": "FedBuff", "buffer_size": 7})"));
 
-using EncodingsInTheServer = AggregationInTheServer;
+class EncodingsInTheServer : public AggregationInTheServer {};
 
 TEST_P(EncodingsInTheServer, GivesTheSameStatesAndCountsTheBytesOnTheWire) {
   Json job = job_for({{"method", "FedAvg"}}, 3);
@@ -127,7 +127,8 @@ TEST_P(EncodingsInTheServer, GivesTheSameStatesAndCountsTheBytesOnTheWire) {
 
   const auto described = job_from_json(job);
   ASSERT_TRUE(described.has_value());
-  const StateLayout& layout = ReferenceRun(job, fleet_->specs).layout();
+  const ReferenceRun reference(job, fleet_->specs);
+  const StateLayout& layout = reference.layout();
   const auto canonical = static_cast<std::int64_t>(encoded_bytes(described->encoding, layout));
   const auto float32 = static_cast<std::int64_t>(encoded_bytes(UpdateEncoding{}, layout));
   const Json jobs = fleet_->federation.get_json("/v1/jobs").at("jobs");

@@ -43,10 +43,10 @@ class Asynchronous : public ::testing::Test {
   }
 
   // Rounds of two updates each; all three devices have the task of round 1.
-  std::string submit(std::int64_t max_staleness) {
+  std::string submit(std::int64_t max_staleness, bool evaluated = false) {
     job_ = small_job(3, 6,
                      {{"method", "FedBuff"}, {"buffer_size", 2}, {"max_staleness", max_staleness}});
-    job_["evaluation"] = {{"federated", false}};
+    job_["evaluation"] = {{"federated", evaluated}};
     const std::string id = federation_.submit(job_);
     for (const char* name : {"slow", "fast-1", "fast-2"}) start(name);
     federation_.wait_until(
@@ -91,7 +91,7 @@ class Asynchronous : public ::testing::Test {
 };
 
 TEST_F(Asynchronous, ASlowDevicesUpdateCountsInALaterRoundWithItsStaleness) {
-  const std::string id = submit(10);
+  const std::string id = submit(10, /*evaluated=*/true);
   fast_->let_through(3);
   wait_for_commits(id, 3);
   slow_->let_through(6);
@@ -106,6 +106,8 @@ TEST_F(Asynchronous, ASlowDevicesUpdateCountsInALaterRoundWithItsStaleness) {
   EXPECT_EQ(slow->at("staleness"), 3);
   EXPECT_EQ(slow->at("began_round"), 1);
   EXPECT_GE(fourth.at("metrics").at("staleness").get<double>(), 1.5);
+  const Json last = federation_.get_json("/v1/jobs/" + id + "/rounds/6");
+  EXPECT_EQ(last.at("metrics").at("eval_devices"), 2) << "those whose updates were counted";
   expect_states_follow_from_the_history(id);
 }
 

@@ -16,8 +16,11 @@ bool is_aligned(const std::byte* address, std::size_t alignment) {
 
 class MappedBody : public UpdateValues {
  public:
+  // What was read to open it is not wanted again soon.
   MappedBody(MappedFile file, LayoutPtr layout)
-      : file_(std::move(file)), layout_(std::move(layout)) {}
+      : file_(std::move(file)), layout_(std::move(layout)) {
+    file_.release(0, file_.bytes().size());
+  }
 
   const StateLayout& layout() const final { return *layout_; }
   std::int64_t size() const final { return layout_->num_elements(); }

@@ -50,6 +50,7 @@ void ExactElements::add(const MeanOf& mean, const Source& source, std::int64_t b
     const bool negative_zero = change == 0 && std::signbit(change) != (source.weight < 0);
     if (!negative_zero && kinds_[i] == Kind::kNegativeZero) kinds_[i] = Kind::kSum;
   }
+  if (source.values != nullptr) source.values->release(first, count);
 }
 
 }  // namespace muster

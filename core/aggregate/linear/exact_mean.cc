@@ -35,6 +35,11 @@ void add_groups(std::vector<Group>& groups, std::size_t first, std::size_t count
   }
 }
 
+// Blocks whose results are kept while one group after another is added to them: as many as what the
+// kernel maps of a file at a touch, so that only one group's files have pages in memory.
+constexpr std::size_t kBlocksKept = 8;
+constexpr std::int64_t kKept = kBlock * static_cast<std::int64_t>(kBlocksKept);
+
 // What one worker works in.
 struct Scratch {
   struct Arrays {
@@ -42,7 +47,7 @@ struct Scratch {
     alignas(64) std::array<std::array<float, kBlock>, kernels::kCombined> decoded;
   };
   template <typename T>
-  using Results = std::array<T, kBlock + kernels::kCombineUnit>;
+  using Results = std::array<T, kKept + kernels::kCombineUnit>;
 
   std::array<Arrays, 2> arrays;  // of this step and of the next
   alignas(64) Results<double> sums;
@@ -55,8 +60,8 @@ struct Scratch {
   ExactElements exact;
 };
 
-// One mean without partial sums. Arrays are combined in groups, block by block: a step is one group
-// of one block.
+// One mean without partial sums. Arrays are combined in groups: a step is one block of one group,
+// and groups come one after another in parts of kKept elements.
 class ExactMean {
  public:
   ExactMean(const MeanOf& mean, std::span<float> out, int num_workers, const kernels::Table& table)
@@ -82,11 +87,15 @@ class ExactMean {
   }
 
   std::optional<NonFinite> run(Workers* workers) {
-    for_parts(workers, std::ssize(out_), part_size(arrays_.size()),
+    const std::int64_t part = std::max(part_size(arrays_.size()) / kKept, std::int64_t{1}) * kKept;
+    for_parts(workers, std::ssize(out_), part,
               [this](std::int64_t begin, std::int64_t end, int worker) {
                 Scratch& scratch = *scratch_[static_cast<std::size_t>(worker)];
-                weights_.usable ? walk(begin, end, scratch) : decide_all(begin, end, scratch);
-                sources_.release(begin, end - begin);
+                if (!weights_.usable) return decide_all(begin, end, scratch);
+                if (groups_.size() == 1) return walk(begin, end, scratch);
+                for (std::int64_t at = begin; at < end; at += kKept) {
+                  walk(at, std::min(at + kKept, end), scratch);
+                }
               });
     return sources_.non_finite();
   }
@@ -114,30 +123,47 @@ class ExactMean {
   }
 
   void walk(std::int64_t begin, std::int64_t end, Scratch& scratch) {
-    const std::size_t steps =
-        groups_.size() * static_cast<std::size_t>((end - begin + kBlock - 1) / kBlock);
+    const std::size_t blocks = num_blocks(begin, end);
+    const std::size_t steps = groups_.size() * blocks;
     for (std::size_t step = 0; step <= steps; ++step) {
       // One step ahead, so that the arrays that are wanted next can be fetched.
       Scratch::Arrays& next = scratch.arrays[step % 2];
       const Scratch::Arrays& here = scratch.arrays[(step + 1) % 2];
       if (step < steps) read(step, begin, end, next);
-      if (step > 0) combine(step - 1, begin, end, here, step < steps ? next : here, scratch);
+      if (step == 0) continue;
+      combine(step - 1, begin, end, here, step < steps ? next : here, scratch);
+      if (step % blocks == 0) release(groups_[(step - 1) / blocks], begin, end - begin);
     }
   }
 
-  // The block of a step.
-  struct Range {
+  static std::size_t num_blocks(std::int64_t begin, std::int64_t end) {
+    return static_cast<std::size_t>((end - begin + kBlock - 1) / kBlock);
+  }
+
+  // What a step is about.
+  struct Step {
+    std::size_t group;
     std::int64_t at;
     std::int64_t count;
+    std::int64_t kept;  // place of the block's results
   };
-  Range range(std::size_t step, std::int64_t begin, std::int64_t end) const {
-    const std::int64_t at = begin + static_cast<std::int64_t>(step / groups_.size()) * kBlock;
-    return {at, std::min(kBlock, end - at)};
+  static Step step_of(std::size_t step, std::int64_t begin, std::int64_t end) {
+    const std::size_t blocks = num_blocks(begin, end);
+    const auto block = static_cast<std::int64_t>(step % blocks);
+    const std::int64_t at = begin + block * kBlock;
+    return {step / blocks, at, std::min(kBlock, end - at), block * kBlock % kKept};
+  }
+
+  void release(const Group& group, std::int64_t begin, std::int64_t count) const {
+    for (std::size_t i = 0; i < static_cast<std::size_t>(group.count); ++i) {
+      const Source& source = arrays_[group.first + i];
+      if (source.values != nullptr) source.values->release(begin, count);
+    }
   }
 
   void read(std::size_t step, std::int64_t begin, std::int64_t end, Scratch::Arrays& arrays) const {
-    const Group& group = groups_[step % groups_.size()];
-    const auto [at, count] = range(step, begin, end);
+    const auto [index, at, count, kept] = step_of(step, begin, end);
+    const Group& group = groups_[index];
     const auto size = static_cast<std::size_t>(group.count);
     for (std::size_t i = 0; i < size; ++i) {
       arrays.at[i] = arrays_[group.first + i].read(at, count, arrays.decoded[i].data());
@@ -148,8 +174,7 @@ class ExactMean {
 
   void combine(std::size_t step, std::int64_t begin, std::int64_t end, const Scratch::Arrays& here,
                const Scratch::Arrays& next, Scratch& scratch) {
-    const std::size_t index = step % groups_.size();
-    const auto [at, count] = range(step, begin, end);
+    const auto [index, at, count, kept] = step_of(step, begin, end);
     const float* centre = nullptr;
     if (centre_ != nullptr) centre = index < centred_groups_ ? centre_ + at : scratch.zeros.data();
     const kernels::Rounding rounding{.divisor = weights_.divisor,
@@ -157,7 +182,6 @@ class ExactMean {
                                      .decides_ties = weights_.decides_ties,
                                      .exact_span = weights_.exact_span,
                                      .error = weights_.error,
-                                     .slack = kQuotientSlack,
                                      .low = out_.data() + at,
                                      .open = scratch.open.data()};
     const std::uint32_t found =
@@ -169,10 +193,10 @@ class ExactMean {
                         .centre = centre,
                         .begin = index == 0,
                         .round = index + 1 == groups_.size() ? &rounding : nullptr,
-                        .sums = scratch.sums.data(),
-                        .far = scratch.far.data(),
-                        .most = scratch.most.data(),
-                        .least = scratch.least.data()});
+                        .sums = scratch.sums.data() + kept,
+                        .far = scratch.far.data() + kept,
+                        .most = scratch.most.data() + kept,
+                        .least = scratch.least.data() + kept});
     if (found != 0) decide_open(found, at, count, scratch);
   }
 

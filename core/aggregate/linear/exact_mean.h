@@ -56,7 +56,7 @@ struct NonFinite {
 // A sum of nothing but -0.0 is -0.0; any other that is 0 is 0.0.
 // Gives which term was not finite, if any: of the first block with such a value the first term;
 // `out` is unspecified then. An element of `out` is infinite when the mean does not fit a float32,
-// and NaN where centre, partial or base are not finite.
+// and not finite where centre, partial or base are not.
 std::optional<NonFinite> exact_mean(const MeanOf& mean, std::span<float> out, Workers* workers);
 // With the kernels of one instruction set rather than the best.
 std::optional<NonFinite> exact_mean(const MeanOf& mean, std::span<float> out, Workers* workers,

@@ -227,8 +227,8 @@ Result<Outcome> LinearAggregator::finish(Workers* workers) {
 
   LinearRule::Sums sums;
   for (std::size_t i = 0; i < rule_->num_sums(); ++i) {
-    MUSTER_TRY(sums.means.emplace_back(base_.global->layout_ptr()),
-               mean(i, terms, totals, workers));
+    MUSTER_TRY(StateDict one, mean(i, terms, totals, workers));
+    sums.means.push_back(std::move(one));
   }
   for (const DoubleDouble& scalar : totals.scalars) sums.scalars.push_back(scalar.high);
   sums.divisor = totals.divisor.high;

@@ -119,11 +119,12 @@ MeanWeights mean_weights(const std::vector<double>& weights, std::size_t num_cen
     for (const double weight : weights) result.weights.push_back(std::ldexp(weight, -most));
     set_divisor(result, std::ldexp(divisor.high, -most), divisor.low == 0);
   }
-  // Each term is rounded when it is centred, multiplied and added; each time by at most 2^-53 of
-  // what the sum of all magnitudes can be.
+  // Each term is rounded when it is centred, multiplied and added, the quotient when the divisor
+  // is, when it is divided and when its error is added; each time by at most 2^-53 of what the sum
+  // of all magnitudes, or its quotient, can be.
   double total = 0;
   for (const double weight : result.weights) total += std::abs(weight);
-  const double roundings = static_cast<double>(weights.size()) + 4;
+  const double roundings = static_cast<double>(weights.size()) + 8;
   result.error = total / result.divisor * roundings * 0x1.01p-53;
   return result;
 }

@@ -22,10 +22,6 @@ struct MeanWeights {
   double error = 0;  // most that a quotient is off for each unit of the largest |value - centre|
 };
 
-// The relative error of a quotient of a double and a divisor that were both rounded once, and of
-// what is computed around it.
-inline constexpr double kQuotientSlack = 0x1.0p-50;
-
 //   weights      not 0
 //   num_centred  how many of them, from the first, are of differences of two values
 //   divisor      over 0

@@ -60,9 +60,9 @@ bool add_sources(const kernels::Table& table, Sources& sources, const StateDict*
 void divide_block(const kernels::Table& table, std::int64_t count, const double* high,
                   const double* low, DoubleDouble divisor, float* out) {
   std::array<std::int32_t, kBlock + kernels::kCombineUnit> open;
-  const std::uint32_t found = table.round_quotients(
-      count, high,
-      {.divisor = divisor.high, .slack = kQuotientSlack, .low = out, .open = open.data()});
+  constexpr double kSlack = 0x1.0p-50;  // for the low parts that are left out and three roundings
+  const std::uint32_t found =
+      table.round_quotients(count, high, divisor.high, kSlack, out, open.data());
   if (found == 0) return;
   for (std::size_t i = 0; i < static_cast<std::size_t>(count); ++i) {
     if (open[i] != 0 && std::isfinite(high[i]))

@@ -65,7 +65,7 @@ class ColumnMeans {
     for (std::int64_t at = begin; at < end; at += columns_) {
       take_columns(at, std::min(columns_, end - at), scratch);
     }
-    if (in_place()) release_around(rows_, begin, end - begin);
+    if (in_place()) release(rows_, begin, end - begin);
   }
 
   void take_columns(std::int64_t begin, std::int64_t columns, Scratch& scratch) {
@@ -77,7 +77,7 @@ class ColumnMeans {
         std::memcpy(copy, scratch.from[row], static_cast<std::size_t>(columns) * sizeof(float));
         scratch.from[row] = copy;
       }
-      release_around(*rows_[row], begin, columns);
+      rows_[row]->release(begin, columns);
     }
     bool finite = true;
     if (count() > kMostInNetwork) finite = sort_each(columns, scratch);

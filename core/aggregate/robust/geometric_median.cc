@@ -39,7 +39,7 @@ class Weiszfeld {
           for (std::size_t i = 0; i < rows_.size(); ++i) {
             const float* values = rows_[i]->read(begin, count, scratch.values.get());
             sums[i] = kernels_.squared_distance_to(count, values, scratch.centre.data());
-            if (!in_place()) release_around(*rows_[i], begin, count);
+            if (!in_place()) rows_[i]->release(begin, count);
           }
         },
         [&](std::int64_t blocks) {
@@ -81,7 +81,7 @@ class Weiszfeld {
     for (std::size_t i = 0; i < rows_.size(); ++i) {
       const float* values = rows_[i]->read(begin, count, scratch.values.get());
       kernels_.add_scaled(count, coefficients[i], values, scratch.centre.data());
-      if (!in_place()) release_around(*rows_[i], begin, count);
+      if (!in_place()) rows_[i]->release(begin, count);
     }
   }
 
@@ -97,7 +97,7 @@ class Weiszfeld {
               scratch_[static_cast<std::size_t>(worker)]);
       });
       done((length + kBlock - 1) / kBlock);
-      if (in_place()) release_around(rows_, first, length);
+      if (in_place()) release(rows_, first, length);
     }
   }
 

@@ -17,9 +17,6 @@ Rows rows_of(std::span<const Contribution> contributions);
 // up to 64 KiB of its file into memory.
 inline constexpr std::int64_t kRowsKept = 512;
 
-// Gives back elements [begin, begin + count) and what was brought in around them, which no later
-// call might.
-void release_around(const UpdateValues& row, std::int64_t begin, std::int64_t count);
-void release_around(const Rows& rows, std::int64_t begin, std::int64_t count);
+void release(const Rows& rows, std::int64_t begin, std::int64_t count);
 
 }  // namespace muster

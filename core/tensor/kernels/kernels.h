@@ -154,8 +154,7 @@ struct Rounding {
   // A sum is exact where the exponents of its largest and smallest magnitude are this far apart at
   // most; below 0: none is known to be.
   int32_t exact_span = -1;
-  double error = 0;         // of a quotient for each unit of the largest magnitude
-  double slack = 0;         // of a quotient that was rounded, relative
+  double error = 0;         // most that a quotient is off for each unit of the largest magnitude
   float* low = nullptr;     // [n]
   int32_t* open = nullptr;  // what is not 0 here: the ends differ. Place as for Combine's results
 };
@@ -323,8 +322,9 @@ struct Table {
 
   // Means (combine.inc).
   uint32_t (*combine)(const Combine&) = nullptr;
-  // sums / divisor as combine's rounding does it for sums that are off by their share of `slack`.
-  uint32_t (*round_quotients)(int64_t n, const double* sums, const Rounding& rounding) = nullptr;
+  // low and open as of a Rounding, for sums / divisor that are off by their share of `slack`.
+  uint32_t (*round_quotients)(int64_t n, const double* sums, double divisor, double slack,
+                              float* low, int32_t* open) = nullptr;
   // (high, low) += x * weight in double-double. Exact products: weights of at most 29 significant
   // bits.
   void (*add_products)(int64_t n, double weight, const float* x, double* high,

@@ -51,22 +51,20 @@ TEST_F(ScratchFileTest, AFolderThatIsNotThereIsAnError) {
   EXPECT_EQ(file.error().code, ErrorCode::kNotFound);
 }
 
+// Whether a file that may not grow any more says so. Changes the process.
+bool full_disk_is_said(const fs::path& folder) {
+  std::signal(SIGXFSZ, SIG_IGN);
+  const rlimit limit{1000, 1000};
+  setrlimit(RLIMIT_FSIZE, &limit);
+  auto file = ScratchFile::create(folder);
+  const Status status = file->append(Bytes(5000));
+  return !status && status.error().reason == "disk_full" &&
+         status.error().code == ErrorCode::kResourceExhausted;
+}
+
 TEST_F(ScratchFileTest, AFullDiskIsSaidSo) {
   testing::FLAGS_gtest_death_test_style = "threadsafe";
-  const fs::path folder = folder_;
-  EXPECT_EXIT(
-      {
-        std::signal(SIGXFSZ, SIG_IGN);
-        const rlimit limit{1000, 1000};
-        setrlimit(RLIMIT_FSIZE, &limit);
-        auto file = ScratchFile::create(folder);
-        const Status status = file->append(Bytes(5000));
-        std::exit(!status && status.error().reason == "disk_full" &&
-                          status.error().code == ErrorCode::kResourceExhausted
-                      ? 0
-                      : 1);
-      },
-      testing::ExitedWithCode(0), "");
+  EXPECT_EXIT(std::exit(full_disk_is_said(folder_) ? 0 : 1), testing::ExitedWithCode(0), "");
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include <filesystem>
+#include <fstream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -72,7 +73,7 @@ inline std::vector<UpdateEncoding> all_encodings() {
 inline Result<ValuesPtr> open_body(const TemporaryFolder& folder, ByteView body,
                                    const UpdateEncoding& encoding, const LayoutPtr& layout) {
   const auto path = folder.path() / "body";
-  if (Status written = write_file_durably(path, body); !written) return written.error();
+  std::ofstream(path, std::ios::binary) << as_text(body);
   MUSTER_TRY(MappedFile file, MappedFile::open(path));
   std::filesystem::remove(path);
   return open_update(std::move(file), encoding, layout, folder.path());
