@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -79,9 +80,10 @@ milliseconds time_to_train(Clock::duration left, Clock::duration fetching) {
   return std::chrono::duration_cast<milliseconds>(left - reserve);
 }
 
+// NaN where there is none.
 double loss_of(const Metrics& metrics) {
   const auto loss = metrics.find("loss");
-  return loss == metrics.end() ? 0 : loss->second;
+  return loss == metrics.end() ? std::numeric_limits<double>::quiet_NaN() : loss->second;
 }
 
 std::uint64_t seed_of(const DeviceIdentity& identity) {

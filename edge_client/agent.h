@@ -56,7 +56,7 @@ struct AgentEvent {
   std::string job = {};
   std::int64_t round = 0;
   std::string text = {};  // one sentence
-  double loss = 0;
+  double loss = 0;        // NaN: the trainer reports none
   std::int64_t steps_done = 0, steps_total = 0;
   std::chrono::milliseconds wait{0};
 };

@@ -7,32 +7,16 @@
 #include <vector>
 
 #include "core/aggregate/aggregator.h"
-#include "core/aggregate/encoding/update_encoding.h"
 #include "core/base/digest.h"
 #include "core/base/error.h"
 #include "core/base/workers.h"
-#include "core/strategy/job.h"
+#include "core/strategy/job_aggregation.h"
 #include "core/tensor/state.h"
 #include "storage/rows.h"
 #include "storage/state_files.h"
 #include "storage/update_files.h"
 
 namespace muster {
-
-// A job's aggregation with all the numbers of the job that it computes with. A value: it goes to
-// the threads that check updates and to the one that aggregates.
-struct JobAggregation {
-  AggregationSettings rule;
-  UpdateEncoding encoding;
-  std::int64_t population = 1;
-  double local_lr = 0;
-  double local_momentum = 0;
-  double local_mu = 0;
-
-  // Views of the two states; rule_state may be null.
-  AggregationBase base(const StateDict& global, const StateDict* rule_state) const;
-};
-JobAggregation aggregation_of(const JobDescription& job);
 
 // What counts of an update, as its row has it.
 //   values  may be null for what needs none
@@ -61,13 +45,5 @@ struct RoundAggregation {
 Result<AggregatedRound> aggregate_round(const UpdateFiles& updates, const StateFiles& states,
                                         const StateDict& global, const RoundAggregation& round,
                                         Workers& workers, std::stop_token stop);
-
-// Whether the rule has what it needs of an update beside its values (steps, the initial loss).
-// Errors: as Aggregator::validate.
-Status check_for_rule(const JobAggregation& job, const StateDict& global,
-                      const Contribution& contribution);
-
-// The outcome's report in numbers, for a round's metrics: {"selected": 5, "clipped": 2}.
-Json report_counts(const Json& report);
 
 }  // namespace muster

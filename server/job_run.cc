@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "core/base/random.h"
 #include "core/graph/model.h"
 #include "core/tensor/safetensors.h"
 #include "core/train/batch.h"
@@ -13,18 +12,9 @@
 
 namespace muster {
 
-std::uint64_t selection_seed(std::uint64_t job_seed, std::int64_t round, std::int64_t attempt) {
-  return derive_seed(job_seed, {"selection", std::to_string(round), std::to_string(attempt)});
-}
-
-std::uint64_t training_seed(std::uint64_t job_seed, std::int64_t round, const DeviceId& device) {
-  return derive_seed(job_seed, {"training", std::to_string(round), device});
-}
-
 Result<StateDict> initial_state(const JobDescription& description) {
   MUSTER_TRY(const Json model, resolve_model(description.model));
-  MUSTER_TRY(const Graph graph, graph_from_model(model));
-  return graph.initial_state(derive_seed(description.seed, {"initial state"}));
+  return initial_state_of(model, description.seed);
 }
 
 namespace {
@@ -42,8 +32,7 @@ Result<std::unique_ptr<JobRun>> make_job_run(JobRow row, std::uint64_t max_state
   auto run = std::make_unique<JobRun>();
   MUSTER_TRY(run->description, job_from_json(row.description));
   MUSTER_TRY(run->model, resolve_model(run->description.model));
-  MUSTER_TRY(const Graph graph, graph_from_model(run->model));
-  run->layout = graph.layout();
+  MUSTER_TRY(run->layout, layout_of_model(run->model));
   run->state_bytes = safetensors_bytes(*run->layout);
   run->aggregation = aggregation_of(run->description);
   if (run->state_bytes > max_state_bytes) {
@@ -61,6 +50,7 @@ Result<std::unique_ptr<JobRun>> make_job_run(JobRow row, std::uint64_t max_state
       error.reason = "bad_test_data";
       return error;
     }
+    MUSTER_TRY(const Graph graph, graph_from_model(run->model));
     if (Status fits = check_data_fits(graph, *data); !fits) {
       Error error = with_context(std::move(fits).error(), "evaluation.test_data");
       error.reason = "bad_test_data";
@@ -75,8 +65,8 @@ Result<std::unique_ptr<JobRun>> make_job_run(JobRow row, std::uint64_t max_state
 Result<std::uint64_t> most_update_bytes(const JobRow& row) {
   MUSTER_TRY(const JobDescription job, job_from_json(row.description));
   MUSTER_TRY(const Json model, resolve_model(job.model));
-  MUSTER_TRY(const Graph graph, graph_from_model(model));
-  return most_body_bytes(job.encoding, *graph.layout());
+  MUSTER_TRY(const LayoutPtr layout, layout_of_model(model));
+  return most_body_bytes(job.encoding, *layout);
 }
 
 Result<std::map<DeviceId, OpenTask>> tasks_of(const Store& store, const RoundRow& round,

@@ -11,6 +11,7 @@
 #include "core/base/error.h"
 #include "core/round/round_machine.h"
 #include "core/strategy/job.h"
+#include "core/strategy/job_seeds.h"
 #include "core/tensor/state.h"
 #include "core/train/data/dataset.h"
 #include "server/aggregation.h"
@@ -55,7 +56,7 @@ struct OpenTask {
 struct JobRun {
   JobRow row;
   JobDescription description;
-  Json model;  // resolved: {"graph": ...}
+  Json model;  // resolved: {"graph": ...} or {"json": ...}
   LayoutPtr layout;
   std::uint64_t state_bytes = 0;
   JobAggregation aggregation;
@@ -77,7 +78,7 @@ struct JobRun {
   bool all_committed() const { return row.rounds_committed >= strategy().rounds; }
 };
 
-// The parts of a run that follow from the job itself: graph, layout, test data.
+// The parts of a run that follow from the job itself: model, layout, test data.
 // Errors: kInvalidArgument, reason "bad_job": model that does not fit, state over the limit; reason
 // "bad_test_data": it cannot be read, or does not fit the model (the message may quote the file).
 Result<std::unique_ptr<JobRun>> make_job_run(JobRow row, std::uint64_t max_state_bytes);
@@ -104,10 +105,5 @@ Result<std::map<DeviceId, OpenTask>> tasks_of(const Store& store, const RoundRow
 // before was abandoned.
 Result<std::vector<ParticipantRow>> carried_over(const Store& store, const JobDescription& job,
                                                  const RoundRow& next);
-
-// Seeds of a job's steps. They depend on the job's seed and the names of things, never on ids or
-// times of one run, so the same job gives the same states again.
-std::uint64_t selection_seed(std::uint64_t job_seed, std::int64_t round, std::int64_t attempt);
-std::uint64_t training_seed(std::uint64_t job_seed, std::int64_t round, const DeviceId& device);
 
 }  // namespace muster

@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "core/aggregate/json_mean.h"
 #include "core/aggregate/linear/linear_aggregator.h"
 #include "core/aggregate/linear/linear_rule.h"
 #include "core/aggregate/linear/rules.h"
@@ -35,6 +36,15 @@ Status check_base(const AggregationSettings& settings, const AggregationBase& ba
   return {};
 }
 
+// The aggregator of a rule that is not linear.
+Result<std::unique_ptr<KeepingAggregator>> make_keeping(const AggregationSettings& settings,
+                                                        const AggregationBase& base) {
+  if (std::holds_alternative<JsonMean>(settings)) return make_json_mean_aggregator(settings, base);
+  auto robust = make_robust_aggregator(settings, base);
+  if (robust == nullptr) invariant_broken(method_name(settings) + " has no aggregator");
+  return robust;
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Aggregator>> make_aggregator(const AggregationSettings& settings,
@@ -42,9 +52,8 @@ Result<std::unique_ptr<Aggregator>> make_aggregator(const AggregationSettings& s
   MUSTER_TRY_STATUS(check_base(settings, base));
   MUSTER_TRY(auto rule, make_linear_rule(settings, base));
   if (rule != nullptr) return make_linear_aggregator(settings, base, std::move(rule));
-  auto robust = make_robust_aggregator(settings, base);
-  if (robust == nullptr) invariant_broken(method_name(settings) + " has no aggregator");
-  return robust;
+  MUSTER_TRY(auto keeping, make_keeping(settings, base));
+  return keeping;
 }
 
 Result<std::unique_ptr<Aggregator>> restore_aggregator(const AggregationSettings& settings,
@@ -52,8 +61,12 @@ Result<std::unique_ptr<Aggregator>> restore_aggregator(const AggregationSettings
                                                        ByteView saved) {
   MUSTER_TRY_STATUS(check_base(settings, base));
   MUSTER_TRY(auto rule, make_linear_rule(settings, base));
-  if (rule == nullptr) return restore_robust_aggregator(settings, base, saved);
-  auto aggregator = std::make_unique<LinearAggregator>(settings, base, std::move(rule));
+  if (rule != nullptr) {
+    auto aggregator = std::make_unique<LinearAggregator>(settings, base, std::move(rule));
+    MUSTER_TRY_STATUS(aggregator->restore(saved));
+    return aggregator;
+  }
+  MUSTER_TRY(auto aggregator, make_keeping(settings, base));
   MUSTER_TRY_STATUS(aggregator->restore(saved));
   return aggregator;
 }

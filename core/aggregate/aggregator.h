@@ -46,7 +46,8 @@ struct Outcome {
 // Contributions are noted and their values are read in `finish` (or `fold`), in blocks and in order
 // of the contributors' names, so who came first and how many threads there are makes no difference
 // to any bit. The values have to stay readable until then. One thread at a time. After an error of
-// any call but `finish` the aggregate is bit for bit what it was before.
+// any call but `finish` the aggregate is bit for bit what it was before; only a `save` whose sink
+// fails leaves it folded.
 class Aggregator {
  public:
   virtual ~Aggregator() = default;
@@ -73,7 +74,8 @@ class Aggregator {
   virtual Status fold(Workers* workers = nullptr) = 0;
 
   // Everything that `restore_aggregator` needs to go on in another process: a safetensors file
-  // whose metadata say what it is; folds first. Errors: as fold and `sink`.
+  // whose metadata say what it is. Folds first, and what was folded stays so when
+  // the sink then fails; `save` may be called again. Errors: as fold and `sink`.
   using ByteSink = std::function<Status(ByteView)>;
   virtual Status save(const ByteSink& sink, Workers* workers = nullptr) = 0;
 

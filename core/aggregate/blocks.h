@@ -14,7 +14,7 @@ inline constexpr std::int64_t kBlock = 2048;
 // what all `updates` have in memory near 16 MiB a worker.
 inline std::int64_t blocks_at_once(std::int64_t updates) {
   constexpr std::int64_t kBytes = std::int64_t{16} << 20;
-  return std::clamp<std::int64_t>(kBytes / (updates * kBlock * 4), 1, 64);
+  return std::clamp<std::int64_t>(kBytes / (updates * kBlock * 4), 1, 256);
 }
 
 }  // namespace muster

@@ -19,9 +19,11 @@ std::vector<double> change_norms(std::span<const Contribution> contributions, Up
                                  const StateDict& global, Workers* workers);
 
 // Squared Euclidean distances between all pairs, [n, n] row-major, symmetric, zeros on the
-// diagonal: sums in double of squared differences (no Gram matrix, which would cancel). Equal
-// updates have distance exactly 0 and equal pairs equal bits. One pass over the updates, n (n - 1)
-// / 2 differences an element.
+// diagonal: sums of squared differences (no Gram matrix, which would cancel). Differences, squares
+// and the sums of runs of 128 of them are float32, the sums of runs double: right to 2^-20 of
+// itself. Where a piece of 512 squares is so small or large that float32 does not hold it, it is
+// formed in double from the start. Equal updates have distance exactly 0 and equal pairs equal
+// bits. One pass over the updates, n (n - 1) / 2 differences an element.
 std::vector<double> squared_distances(std::span<const Contribution> contributions,
                                       Workers* workers);
 

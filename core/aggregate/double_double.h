@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cmath>
+
 namespace muster {
 
 // A number as the unevaluated sum of two doubles, |low| <= ulp(high) / 2: about 106 bits (Dekker
@@ -20,6 +22,22 @@ struct DoubleDouble {
     const double next = sum + rest;
     low = rest - (next - sum);
     high = next;
+  }
+
+  DoubleDouble minus(const DoubleDouble& other) const {
+    DoubleDouble result = *this;
+    add(result.high, result.low, -other.high);
+    add(result.high, result.low, -other.low);
+    return result;
+  }
+
+  // Error at most 2^-104 of the quotient; a divisor that is not 0.
+  DoubleDouble over(double divisor) const {
+    const double quotient = high / divisor;
+    const double rest = std::fma(-quotient, divisor, high) + low;
+    DoubleDouble result{quotient, 0};
+    add(result.high, result.low, rest / divisor);
+    return result;
   }
 };
 

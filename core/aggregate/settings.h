@@ -75,11 +75,12 @@ struct FedBuff {                    // {"method": "FedBuff", "buffer_size": 10}
   double staleness_exponent = 0.5;  // 0 to 10: weight (1 + staleness)^-exponent
   std::int64_t max_staleness = 10;  // 0 to 1,000
 };
+struct JsonMean {};  // {"method": "JsonMean"}, of JSON states and of nothing else
 
 using AggregationSettings =
     std::variant<FedAvg, UniformMean, FedProx, FedNova, QFedAvg, FedAvgM, FedAdaptive, Scaffold,
                  FedDyn, Median, TrimmedMean, Krum, MultiKrum, Bulyan, GeometricMedian,
-                 NormClipping, NormFiltering, FedBuff>;
+                 NormClipping, NormFiltering, FedBuff, JsonMean>;
 
 Result<AggregationSettings> aggregation_from_json(const Json& json, const std::string& where);
 // With every default; round-trips.

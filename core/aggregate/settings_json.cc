@@ -201,7 +201,8 @@ std::vector<Method> methods() {
           {"GeometricMedian", GeometricMedian{}},
           {"NormClipping", NormClipping{}},
           {"NormFiltering", NormFiltering{}},
-          {"FedBuff", FedBuff{}}};
+          {"FedBuff", FedBuff{}},
+          {"JsonMean", JsonMean{}}};
 }
 
 bool same_method(const AggregationSettings& a, const AggregationSettings& b) {

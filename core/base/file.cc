@@ -179,12 +179,15 @@ MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
 }
 
 void MappedFile::release(std::size_t begin, std::size_t count) const {
-  // Whole windows, else pages behind would come back with each page that is touched after them, and
-  // stay.
+  // Whole windows of addresses, else pages behind would come back with each page that is touched
+  // after them, and stay.
   if (count == 0 || begin >= size_) return;
-  const std::size_t first = begin / kWindow * kWindow;
-  const std::size_t end = std::min((begin + count + kWindow - 1) / kWindow * kWindow, size_);
-  madvise(const_cast<std::byte*>(data_) + first, end - first, MADV_DONTNEED);
+  const auto base = reinterpret_cast<std::uintptr_t>(data_);
+  const std::uintptr_t end = base + size_;
+  const std::uintptr_t from = std::max((base + begin) / kWindow * kWindow, base);
+  const std::uintptr_t last = base + begin + std::min(count, size_ - begin);
+  const std::uintptr_t to = std::min((last + kWindow - 1) / kWindow * kWindow, end);
+  madvise(reinterpret_cast<void*>(from), to - from, MADV_DONTNEED);
 }
 
 MappedFile::~MappedFile() {

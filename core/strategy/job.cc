@@ -22,8 +22,11 @@ bool has_control_character(std::string_view text) {
   });
 }
 
-Result<EvaluationSettings> evaluation_from_json(const Json& json, const std::string& where) {
+// `of_json`: the model is a JSON state.
+Result<EvaluationSettings> evaluation_from_json(const Json& json, const std::string& where,
+                                                bool of_json) {
   EvaluationSettings settings;
+  settings.federated = !of_json;
   JsonObject object(json, where);
   settings.federated = object.boolean("federated", settings.federated);
   settings.test_data = object.text("test_data", settings.test_data);
@@ -34,29 +37,42 @@ Result<EvaluationSettings> evaluation_from_json(const Json& json, const std::str
   if (has_control_character(settings.test_data)) {
     object.fail("test_data", "holds a control character, wanted a data spec in one line");
   }
+  if (of_json && !settings.test_data.empty()) {
+    object.fail("test_data", "found, but job.model is a JSON state, which nothing is evaluated by");
+  }
   MUSTER_TRY_STATUS(object.finish());
   return settings;
 }
 
-Error bad_model(const std::string& where, const std::string& what) {
+Error bad_field(const std::string& where, const std::string& what) {
   return {ErrorCode::kInvalidArgument, fmt::format("{}: {}", where, what), "bad_field"};
 }
 
-// Builds the model's graph, so that what does not fit is found at submission and not on the
-// devices.
-Status check_model(const Json& model, const std::string& where) {
+// Builds the model, so that what does not fit is found at submission and not on the devices.
+Status check_model(const Json& model, const std::string& where,
+                   const AggregationSettings& aggregation) {
   MUSTER_TRY(const Json resolved, resolve_model(model, where));
   if (const std::size_t bytes = resolved.dump().size(); bytes > kMaxModelBytes) {
-    return bad_model(where, fmt::format("its resolved description has {} bytes, wanted at most {}",
+    return bad_field(where, fmt::format("its resolved description has {} bytes, wanted at most {}",
                                         bytes, kMaxModelBytes));
   }
-  MUSTER_TRY(const Graph graph, graph_from_model(resolved, where));
-  const std::int64_t parameters = graph.layout()->num_elements();
+  MUSTER_TRY(const LayoutPtr layout, layout_of_model(resolved, where));
+  const std::int64_t parameters = layout->num_elements();
   if (parameters < 1 || parameters > kMaxModelParameters) {
-    return bad_model(where,
+    return bad_field(where,
                      fmt::format("{} parameters, wanted 1 to {}", parameters, kMaxModelParameters));
   }
-  return {};
+  if (is_json_model(model)) return {};
+  MUSTER_TRY(const Graph graph, graph_from_model(resolved, where));
+  return check_untrained(aggregation, graph, "job.strategy.aggregation.method");
+}
+
+// What the server's rounds cannot run.
+Status check_strategy(const TrainingStrategy& strategy, const std::string& where) {
+  if (std::holds_alternative<Federated>(strategy)) return {};
+  return bad_field(where, fmt::format("{} runs on the workers of one process (muster::fit over an "
+                                      "InProcessContext); the server runs Federated",
+                                      type_of(strategy)));
 }
 
 constexpr std::size_t kMaxJobNameLength = 48;  // "NAME-123456" must be a name too
@@ -78,7 +94,7 @@ std::string read_job_name(JsonObject& object) {
 Result<LocalSettings> local_from_json(const Json& json, const std::string& where,
                                       const Federated& federated) {
   if (json.is_object() && json.contains("mu")) {
-    return bad_model(where + ".mu",
+    return bad_field(where + ".mu",
                      "belongs to the strategy: \"aggregation\": {\"method\": \"FedProx\", "
                      "\"mu\": ...}");
   }
@@ -107,22 +123,26 @@ Result<JobDescription> read_job(const Json& json) {
   MUSTER_TRY_STATUS(object.finish());
 
   MUSTER_TRY(job.strategy, strategy_from_json(strategy, "job.strategy"));
+  MUSTER_TRY_STATUS(check_strategy(job.strategy, "job.strategy.type"));
   const auto& federated = std::get<Federated>(job.strategy);
+  MUSTER_TRY_STATUS(check_kind_of_model(federated.aggregation, job.model, "job.model",
+                                        "job.strategy.aggregation.method"));
   MUSTER_TRY_STATUS(check_selection(federated.aggregation, federated.client_selection,
                                     "job.strategy.client_selection"));
   MUSTER_TRY(
       job.encoding,
       encoding_for(federated.aggregation,
                    encoding == nullptr ? Json{{"format", "float32"}} : *encoding, "job.encoding"));
-  MUSTER_TRY(job.checks, update_limits_from_json(checks, "job.checks"));
+  MUSTER_TRY(job.checks, limits_for(federated.aggregation, checks, "job.checks"));
   MUSTER_TRY(job.local, local_from_json(local, "job.local", federated));
   MUSTER_TRY(job.round, round_settings_from_json(round, "job.round", federated.num_clients,
                                                  federated.client_selection,
                                                  aggregation_needs(federated.aggregation)));
   MUSTER_TRY_STATUS(check_round(federated.aggregation, job.round, "job.round"));
-  MUSTER_TRY(job.evaluation, evaluation_from_json(evaluation, "job.evaluation"));
+  MUSTER_TRY(job.evaluation,
+             evaluation_from_json(evaluation, "job.evaluation", is_json_model(job.model)));
   // Last, because it costs most.
-  MUSTER_TRY_STATUS(check_model(job.model, "job.model"));
+  MUSTER_TRY_STATUS(check_model(job.model, "job.model", federated.aggregation));
   return job;
 }
 

@@ -15,7 +15,9 @@
 namespace muster {
 
 struct EvaluationSettings {
-  bool federated = true;  // devices evaluate each new global state on their held-out part
+  // Devices evaluate each new global state on their held-out part; false by default where the
+  // model is a JSON state.
+  bool federated = true;
   std::string test_data;  // a data spec read by the server, at most 4096 bytes; empty: no central
                           // evaluation
 };
@@ -29,21 +31,22 @@ inline constexpr std::size_t kMaxModelBytes = 512 * 1024;  // of the resolved de
 // its default).
 struct JobDescription {
   std::string name;
-  Json model;  // {"preset": "2nn"} or {"graph": {...}}, as submitted
-  TrainingStrategy strategy;
-  UpdateEncoding encoding;  // how updates travel
-  UpdateLimits checks;      // what every update must keep to
-  LocalSettings local;      // mu filled in from the strategy
-  RoundSettings round;      // num_clients, selection and asynchronous filled in from the strategy
+  Json model;  // {"preset": "2nn"}, {"graph": {...}}, {"json": {...}} ..., as submitted
+  TrainingStrategy strategy;  // Federated: the others are not for the server's rounds
+  UpdateEncoding encoding;    // how updates travel
+  UpdateLimits checks;        // what every update must keep to
+  LocalSettings local;        // mu filled in from the strategy
+  RoundSettings round;        // num_clients, selection and asynchronous filled in from the strategy
   EvaluationSettings evaluation;
   std::uint64_t seed = 0;  // 0 to 2^53
 };
 
 // Reads and checks a job, unknown fields refused, contradictions too (min_updates over
 // target_updates or under what the aggregation needs, a target above what the selection can give,
-// an optimiser that the aggregation cannot undo, a graph that does not fit, "mu" in "local" instead
-// of in the strategy; job_checks.h). Building the graph is part of the check. Errors:
-// kInvalidArgument, reason "bad_job"; the message carries the field's path.
+// an optimiser that the aggregation cannot undo, a strategy other than Federated, a graph that does
+// not fit, "mu" in "local" instead of in the strategy, a JSON state under another rule than
+// JsonMean; job_checks.h). Building the model is part of the check. Errors: kInvalidArgument,
+// reason "bad_job"; the message carries the field's path.
 Result<JobDescription> job_from_json(const Json& json);
 
 // The whole job with every default written out; reads back to the same job.

@@ -9,10 +9,12 @@ void Tally::add(double value, double whole, std::int64_t examples) {
   figures_.examples += examples;
 }
 
+void Tally::count_correct(std::optional<std::int64_t> correct) {
+  if (correct) figures_.correct = figures_.correct.value_or(0) + *correct;
+}
+
 void Tally::count_correct(std::span<const float> prediction, const TargetView& target) {
-  if (const auto correct = loss_->count_correct(prediction, target)) {
-    figures_.correct = figures_.correct.value_or(0) + *correct;
-  }
+  count_correct(loss_->count_correct(prediction, target));
 }
 
 std::optional<double> Tally::accuracy() const {

@@ -40,6 +40,8 @@ class Tally {
   //   whole  Loss::normaliser of all its targets
   void add(double value, double whole, std::int64_t examples);
 
+  // Of a whole batch or a part of it: counted here, or counted already (nothing: not known).
+  void count_correct(std::optional<std::int64_t> correct);
   void count_correct(std::span<const float> prediction, const TargetView& target);
 
   const Figures& figures() const { return figures_; }

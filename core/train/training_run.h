@@ -12,12 +12,11 @@
 #include "core/base/error.h"
 #include "core/base/workers.h"
 #include "core/graph/graph.h"
-#include "core/graph/graph_run.h"
 #include "core/tensor/state.h"
-#include "core/train/batch.h"
+#include "core/train/batch_order.h"
 #include "core/train/data/dataset.h"
 #include "core/train/local_trainer.h"
-#include "core/train/optimizer/optimizer.h"
+#include "core/train/replica.h"
 #include "core/train/settings.h"
 #include "core/train/tally.h"
 
@@ -98,9 +97,9 @@ class TrainingRun {
   // The last step was the last of its epoch or of the run.
   bool epoch_ended() const { return steps_ > 0 && (position() == 0 || done()); }
 
-  const StateDict& state() const { return w_; }
+  const StateDict& state() const { return replica_.state(); }
   const LocalSettings& settings() const { return settings_; }
-  std::uint64_t seed() const { return seed_; }
+  std::uint64_t seed() const { return seeds_.own; }
   std::int64_t steps() const { return steps_; }
   std::int64_t total_steps() const { return total_steps_; }
   std::int64_t examples_done() const;
@@ -116,29 +115,21 @@ class TrainingRun {
   Result<FitResult> finish() &&;
 
  private:
-  // A run at its first step, without seeds and clock.
+  // A run at its first step, without its clock.
   static Result<TrainingRun> make(const Graph& graph, const Dataset& data, const StateDict& start,
-                                  const LocalSettings& settings, TrainingRunOptions options);
+                                  const LocalSettings& settings, std::uint64_t seed,
+                                  TrainingRunOptions options);
   TrainingRun(const Graph& graph, const Dataset& data, const StateDict& start,
-              const LocalSettings& settings, TrainingRunOptions options, GraphRun run);
+              const LocalSettings& settings, std::uint64_t seed, TrainingRunOptions options,
+              Replica replica);
 
-  // All seeds that steps want: hashing takes memory.
-  void derive_seeds(std::uint64_t seed);
-
-  std::int64_t epoch() const { return steps_ / steps_per_epoch_; }
+  std::int64_t epoch() const { return steps_ / order_.steps_per_epoch(); }
   // Examples of the epoch that are behind; 0 at the beginning and the end of one.
-  std::int64_t position() const { return steps_ % steps_per_epoch_ * batch_size_; }
-  void begin_epoch();
+  std::int64_t position() const { return steps_ % order_.steps_per_epoch() * order_.batch_size(); }
   void end_epoch();
-  Status compute_gradient(std::span<const std::int64_t> positions);
-  void add_gradient_offset();
-  Status move_weights();
   void start_clock(double spent_seconds);
   void look_at_clock();
   double spent_seconds() const;
-  Error blew_up(double loss) const;
-  Error gradient_blew_up() const;
-  Error non_finite(const std::string& what) const;
 
   Json saved_json(const Digest& tensors) const;
   // Gives the digest of the tensors.
@@ -151,21 +142,10 @@ class TrainingRun {
   const StateDict* start_;
   LocalSettings settings_;
   TrainingRunOptions options_;
-  GraphRun run_;
-  Batch batch_;
-  std::int64_t batch_size_;  // of a full batch
-  std::int64_t part_size_;   // of a full micro-batch
-  std::int64_t steps_per_epoch_;
+  Replica replica_;
+  TrainingSeeds seeds_;
+  BatchOrder order_;
   std::int64_t total_steps_;
-  std::vector<float> doutput_;
-  StateDict w_;
-  StateDict gradient_;
-  std::unique_ptr<const Optimizer> optimizer_;
-  OptimizerState optimizer_state_;
-  std::vector<std::int64_t> order_;  // of the examples in this epoch
-  std::uint64_t seed_ = 0;
-  std::uint64_t dropout_seed_ = 0;
-  std::uint64_t order_seed_ = 0;
   Tally tally_;  // of the epoch so far
   std::vector<EpochMetrics> epochs_;
   std::int64_t steps_ = 0;

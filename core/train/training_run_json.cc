@@ -95,7 +95,7 @@ Json TrainingRun::saved_json(const Digest& tensors) const {
   for (const EpochMetrics& epoch : epochs_) epochs.push_back(to_json(epoch));
   Json json = {{"format", kFormat},
                {"settings", muster::to_json(settings_)},
-               {"seed", std::to_string(seed_)},
+               {"seed", std::to_string(seeds_.own)},
                {"start", state_digest(*start_).hex()},
                {"graph", graph_digest(*graph_).hex()},
                {"data", data_digest().hex()},
@@ -183,9 +183,9 @@ Result<Digest> TrainingRun::read_json(const Json& json) {
   MUSTER_TRY_IN("tensors", const Digest saved_tensors, Digest::from_hex(tensors));
 
   // The order of the epoch that the run is in, and its figures.
-  derive_seeds(seed);
-  optimizer_state_.steps = steps_;
-  begin_epoch();
+  seeds_ = TrainingSeeds(seed);
+  order_ = BatchOrder(data_->size(), settings_, seeds_.order);
+  replica_.weights().optimizer_state().steps = steps_;
   const std::int64_t seen = position() == 0 && steps_ > 0 ? data_->size() : position();
   const std::int64_t targets = seen * graph_->loss().targets_per_example();
   Tally::Figures figures;

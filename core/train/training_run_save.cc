@@ -52,8 +52,9 @@ Status take_part(const StateDict& all, std::string_view part, StateDict& state) 
 
 Result<Bytes> TrainingRun::save() const {
   if (failure_) return *failure_;
-  const std::vector<Moment>& moments = optimizer_->moments();
-  MUSTER_TRY_IN("save a run", const LayoutPtr layout, layout_of_all(w_.layout(), moments));
+  const TrainedWeights& weights = replica_.weights();
+  const std::vector<Moment>& moments = weights.optimizer().moments();
+  MUSTER_TRY_IN("save a run", const LayoutPtr layout, layout_of_all(weights.w().layout(), moments));
   // In the order of the layout, so in that of the file.
   std::vector<ByteView> tensors;
   Sha256 hash;
@@ -61,9 +62,9 @@ Result<Bytes> TrainingRun::save() const {
     const std::size_t slash = spec.name.find('/');
     const std::string_view part = std::string_view(spec.name).substr(0, slash);
     const std::string_view name = std::string_view(spec.name).substr(slash + 1);
-    const StateDict* state = &w_;
+    const StateDict* state = &weights.w();
     for (std::size_t i = 0; i < moments.size(); ++i) {
-      if (moments[i].name == part) state = &optimizer_state_.moments[i];
+      if (moments[i].name == part) state = &weights.optimizer_state().moments[i];
     }
     tensors.push_back(std::as_bytes(state->tensor(name)));
     hash.update(tensors.back());
@@ -97,17 +98,18 @@ Result<TrainingRun> TrainingRun::restore(const Graph& graph, const Dataset& data
   if (!settings) return bad_run(settings.error().message);
   if (to_json(*settings) != *given) return bad_run("settings: a field is missing");
 
-  MUSTER_TRY(TrainingRun run, make(graph, data, start, *settings, std::move(options)));
+  MUSTER_TRY(TrainingRun run, make(graph, data, start, *settings, 0, std::move(options)));
   const auto tensors = run.read_json(*json);
   if (!tensors) return bad_run(tensors.error().message);
 
-  const std::vector<Moment>& moments = run.optimizer_->moments();
+  TrainedWeights& weights = run.replica_.weights();
+  const std::vector<Moment>& moments = weights.optimizer().moments();
   MUSTER_TRY(const LayoutPtr layout, layout_of_all(*graph.layout(), moments));
   const auto all = read_state(saved, layout, kLimits);
   if (!all) return bad_run(all.error().message);
-  MUSTER_TRY_STATUS(take_part(*all, kWeights, run.w_));
+  MUSTER_TRY_STATUS(take_part(*all, kWeights, weights.w()));
   for (std::size_t i = 0; i < moments.size(); ++i) {
-    StateDict& moment = run.optimizer_state_.moments[i];
+    StateDict& moment = weights.optimizer_state().moments[i];
     MUSTER_TRY_STATUS(take_part(*all, moments[i].name, moment));
     const auto values = moment.values();
     if (moments[i].never_negative &&

@@ -10,7 +10,7 @@
 #include "core/base/console.h"
 #include "core/base/file.h"
 #include "core/train/data/data_spec.h"
-#include "core/train/graph_trainer.h"
+#include "core/train/stock_trainer.h"
 #include "edge_client/agent.h"
 #include "edge_client/cli/display.h"
 #include "edge_client/cli/stop_signals.h"
@@ -98,7 +98,7 @@ Status run_command(const RunArguments& arguments) {
   const StopSignals signals(stop);
   MUSTER_TRY(const DeviceIdentity identity, DeviceIdentity::read(arguments.folder));
   MUSTER_TRY(LocalData data, load_data(arguments.data));
-  GraphTrainer trainer(std::move(data));
+  StockTrainer trainer(std::move(data));
   AgentOptions options;
   options.folder = arguments.folder;
   options.tags = {arguments.tags.begin(), arguments.tags.end()};

@@ -55,8 +55,8 @@ std::string sentence(const AgentEvent& event) {
   std::string text;
   if (!event.job.empty()) text += fmt::format("{} round {}: ", event.job, event.round);
   text += event.text;
-  if (event.kind == Kind::kUploaded || event.kind == Kind::kEvaluated)
-    text += fmt::format(", loss {:.4f}", event.loss);
+  const bool has_loss = event.kind == Kind::kUploaded || event.kind == Kind::kEvaluated;
+  if (has_loss && std::isfinite(event.loss)) text += fmt::format(", loss {:.4f}", event.loss);
   if (event.kind == Kind::kRetrying)
     text += fmt::format("; next try in {:.1f} s", static_cast<double>(event.wait.count()) / 1000);
   return text;

@@ -3,6 +3,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/graph/model.h"
 #include "core/strategy/job.h"
 #include "core/train/data/dataset.h"
 #include "core/train/data/standardizer.h"
@@ -71,6 +72,11 @@ Result<FitJob> read_job(const Json& json, std::string name) {
   JsonObject object(json, "job");
   job.name = object.text("name", std::move(name));
   job.model = object.value("model");
+  if (is_json_model(job.model)) {
+    object.fail("model",
+                "is a JSON state, which local training has no use for; wanted a graph or "
+                "preset");
+  }
   job.data = object.text("data", std::string());
   const Json* local = object.find("local");
   const Json* evaluation = object.find("evaluation");

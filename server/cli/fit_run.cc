@@ -216,7 +216,7 @@ Result<FitInputs> read_fit_inputs(const FitOptions& options) {
   if (!job.metrics.is_null()) {
     MUSTER_TRY_IN(file, metrics, metrics_from_json(job.metrics, "job.evaluation.metrics", graph));
   }
-  StateDict start = first_state(graph, job.seed);
+  MUSTER_TRY(StateDict start, initial_state_of(model, job.seed));
   if (!options.init.empty()) {
     Result<StateDict> given = read_state_file(options.init, graph.layout());
     if (!given) return wrong_input(std::move(given).error(), "initial state");

@@ -2,60 +2,16 @@
 
 #include <memory>
 
+#include "core/graph/model.h"
 #include "core/tensor/safetensors.h"
 #include "server/cli/command.h"
+#include "server/cli/model_export.h"
 #include "server/cli/model_show.h"
 #include "server/cli/model_source.h"
-#include "server/cli/operator_client.h"
 #include "server/cli/text.h"
 
 namespace muster::cli {
 namespace {
-
-struct ExportOptions {
-  std::string job;
-  std::int64_t round = 0;  // 0: the last committed one
-  std::filesystem::path file;
-};
-
-Status export_model(const Command& shared, const ExportOptions& options) {
-  MUSTER_TRY_STATUS(check_target(options.file));
-  MUSTER_TRY(OperatorClient client, OperatorClient::open(shared.directory));
-  MUSTER_TRY(const Json job, client.get("/v1/jobs/" + options.job));
-  std::string state = job.at("global_state").get<std::string>();
-  std::int64_t round = job.at("rounds_committed").get<std::int64_t>();
-  if (options.round > 0) {
-    MUSTER_TRY(const Json row,
-               client.get(fmt::format("/v1/jobs/{}/rounds/{}", options.job, options.round)));
-    if (!row.at("state").is_string()) {
-      return Error{ErrorCode::kFailedPrecondition,
-                   fmt::format("round {} of {} is {}; only a committed round has a model",
-                               options.round, options.job, row.at("phase").get<std::string>()),
-                   "not_committed"};
-    }
-    state = row.at("state").get<std::string>();
-    round = options.round;
-  }
-  if (!job.at("state_bytes").is_number()) {
-    return Error{ErrorCode::kDataLoss,
-                 fmt::format("the server has lost the state file of {}", options.job),
-                 "artefact_missing"};
-  }
-  MUSTER_TRY(const Digest digest, Digest::from_hex(state));
-  const auto bytes = job.at("state_bytes").get<std::uint64_t>();
-  MUSTER_TRY_STATUS(client.download_state(digest, bytes, options.file));
-  if (shared.json) {
-    print_json(Json{{"job", options.job},
-                    {"round", round},
-                    {"state", state},
-                    {"bytes", bytes},
-                    {"file", options.file.string()}});
-  } else {
-    print(fmt::format("wrote {}: {} after round {}, {}, SHA-256 {}\n", options.file.string(),
-                      options.job, round, bytes_text(static_cast<std::int64_t>(bytes)), state));
-  }
-  return {};
-}
 
 struct InitModelOptions {
   std::string source;
@@ -72,10 +28,11 @@ Status init_model(const Command& shared, const InitModelOptions& options) {
                  "bad_target"};
   }
   MUSTER_TRY_STATUS(check_writable(options.file));
-  MUSTER_TRY(const ModelSource source, read_model(options.source));
-  if (const Status fits = check_size(source.graph); !fits)
+  MUSTER_TRY(const Json model, read_model(options.source));
+  MUSTER_TRY_IN(options.source, const LayoutPtr layout, layout_of_model(model));
+  if (const Status fits = check_size(*layout); !fits)
     return with_context(fits.error(), options.source);
-  const StateDict state = first_state(source.graph, options.seed);
+  MUSTER_TRY_IN(options.source, const StateDict state, initial_state_of(model, options.seed));
   MUSTER_TRY_STATUS(write_state_file(options.file, state));
   const std::string digest = state_digest(state).hex();
   const auto bytes = static_cast<std::int64_t>(safetensors_bytes(state.layout()));
@@ -92,14 +49,18 @@ Status init_model(const Command& shared, const InitModelOptions& options) {
 }
 
 void add_export_command(CLI::App& group, Command& shared) {
-  CLI::App* save =
-      add_command(group, "export", "Write a job's model as safetensors, checked against its digest",
-                  "muster model export fashion-mnist-1 --round 10 -o model.safetensors");
-  auto options = std::make_shared<ExportOptions>();
+  CLI::App* save = add_command(
+      group, "export",
+      "Write a job's model as safetensors, checked against its digest; a JSON state as JSON",
+      "muster model export fashion-mnist-1 --round 10 -o model.safetensors\n"
+      "  muster model export statistics-1");
+  auto options = std::make_shared<ExportModelOptions>();
   save->add_option("job", options->job, "The job's id")->required();
   save->add_option("--round", options->round, "A committed round (default: the last)")
       ->check(CLI::Range(1, 1'000'000));
-  save->add_option("-o,--output", options->file, "File to write")->required();
+  save->add_option("-o,--output", options->file,
+                   "File to write; a JSON state is printed without, and written as it is stored to "
+                   "one that ends in .safetensors");
   add_directory_option(*save, shared);
   add_json_flag(*save, shared);
   save->callback([&shared, options] {

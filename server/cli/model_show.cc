@@ -11,6 +11,7 @@
 #include "core/base/bytes.h"
 #include "core/base/file.h"
 #include "core/graph/graph_run.h"
+#include "core/graph/model.h"
 #include "core/graph/summary.h"
 #include "core/tensor/safetensors.h"
 #include "server/cli/model_source.h"
@@ -30,15 +31,28 @@ std::string joined(const std::vector<std::string>& words) {
   return fmt::format("{}", fmt::join(words, ", "));
 }
 
-Status show_graph(const Command& shared, const ShowModelOptions& options) {
-  MUSTER_TRY(const ModelSource source, read_model(options.source));
-  MUSTER_TRY_IN(options.source, const GraphSummary summary, summarize(source.graph, options.batch));
+// A model that is a JSON state.
+Status show_json_model(const Command& shared, const Json& model) {
+  MUSTER_TRY(const JsonTemplate state, json_from_model(model));
+  const auto bytes = static_cast<std::int64_t>(safetensors_bytes(*state.layout()));
+  if (shared.json) {
+    print_json(Json{{"model", model}, {"numbers", state.num_numbers()}, {"state_bytes", bytes}});
+  } else {
+    print(fmt::format("{}\n\nnumbers        {}, a state of {}\n", state.json().dump(2),
+                      count_text(state.num_numbers()), bytes_text(bytes)));
+  }
+  return {};
+}
+
+Status show_graph(const Command& shared, const ShowModelOptions& options, const Json& model) {
+  MUSTER_TRY_IN(options.source, const Graph graph, graph_from_model(model));
+  MUSTER_TRY_IN(options.source, const GraphSummary summary, summarize(graph, options.batch));
   const auto limit = static_cast<std::int64_t>(GraphRunOptions{}.limit_bytes);
-  const Loss& loss = source.graph.loss();
+  const Loss& loss = graph.loss();
   if (shared.json) {
     Json json = to_json(summary);
     json["loss"] = loss.to_json();
-    json["model"] = source.model;
+    json["model"] = model;
     json["limit_bytes"] = limit;
     json["over_limit"] = summary.workspace_bytes > limit;
     print_json(json);
@@ -166,8 +180,9 @@ bool is_state(const std::filesystem::path& path) {
 }  // namespace
 
 Status show_model(const Command& shared, const ShowModelOptions& options) {
-  return is_state(options.source) ? show_state(shared, options.source)
-                                  : show_graph(shared, options);
+  if (is_state(options.source)) return show_state(shared, options.source);
+  MUSTER_TRY(const Json model, read_model(options.source));
+  return is_json_model(model) ? show_json_model(shared, model) : show_graph(shared, options, model);
 }
 
 }  // namespace muster::cli

@@ -10,7 +10,6 @@
 #include <system_error>
 
 #include "core/base/file.h"
-#include "core/base/random.h"
 #include "core/graph/model.h"
 #include "core/graph/presets.h"
 #include "core/strategy/job.h"
@@ -51,24 +50,19 @@ Result<Json> read_json_file(const std::filesystem::path& file, const std::string
   return json;
 }
 
-Result<ModelSource> read_model(const std::string& source) {
+Result<Json> read_model(const std::string& source) {
   MUSTER_TRY(const Json found, find_model(source));
   MUSTER_TRY_IN(source, Json model, resolve_model(found));
-  MUSTER_TRY_IN(source, Graph graph, graph_from_model(model));
-  return ModelSource{.model = std::move(model), .graph = std::move(graph)};
+  return model;
 }
 
-Status check_size(const Graph& graph) {
-  const std::int64_t parameters = graph.layout()->num_elements();
+Status check_size(const StateLayout& layout) {
+  const std::int64_t parameters = layout.num_elements();
   if (parameters <= kMaxModelParameters) return {};
   return Error{ErrorCode::kInvalidArgument,
                fmt::format("the model has {} parameters, at most {} are wanted", parameters,
                            kMaxModelParameters),
                "bad_model"};
-}
-
-StateDict first_state(const Graph& graph, std::uint64_t seed) {
-  return graph.initial_state(derive_seed(seed, {"initial state"}));
 }
 
 Result<StateDict> read_state_file(const std::filesystem::path& file, const LayoutPtr& expected) {

@@ -5,7 +5,6 @@
 
 #include "core/base/error.h"
 #include "core/base/json.h"
-#include "core/graph/graph.h"
 #include "core/tensor/safetensors.h"
 #include "core/tensor/state.h"
 
@@ -19,21 +18,14 @@ inline constexpr std::uint64_t kJobFileLimitBytes = 1 << 20;
 // read; the message names the file.
 Result<Json> read_json_file(const std::filesystem::path& file, const std::string& reason);
 
-struct ModelSource {
-  Json model;  // resolved
-  Graph graph;
-};
-
-// The model that `source` names: a preset, or a file with a job, a model ({"preset": NAME} or
-// {"graph": {...}}) or a graph. A preset's name wins over a file of that name: write "./mlp".
-// Errors: kInvalidArgument; the message names the file, the field and the node.
-Result<ModelSource> read_model(const std::string& source);
+// The resolved model that `source` names: a preset, or a file with a job, a model ({"preset":
+// NAME},
+// {"graph": {...}}, {"json": {...}} ...) or a graph. A preset's name wins over a file of that name:
+// write "./mlp". Errors: kInvalidArgument; the message names the file, the field and the node.
+Result<Json> read_model(const std::string& source);
 
 // Errors: kInvalidArgument, reason "bad_model": more parameters than a job's model may have.
-Status check_size(const Graph& graph);
-
-// The state that a job with this seed begins from.
-StateDict first_state(const Graph& graph, std::uint64_t seed);
+Status check_size(const StateLayout& layout);
 
 // A state out of a safetensors file; `expected` as in read_state.
 // Errors: as read_state and MappedFile::open; the message names the file.

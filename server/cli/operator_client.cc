@@ -7,10 +7,12 @@
 namespace muster::cli {
 namespace {
 
+constexpr std::uint64_t kMostBytes = 64 << 20;
+
 Result<Json> read_reply(const Result<HttpReply>& reply) {
   if (!reply) return reply.error();
   if (reply->status < 200 || reply->status > 299) return reply->error();
-  return parse_json(reply->body, {.bytes = 64 << 20, .depth = 64});
+  return parse_json(reply->body, {.bytes = kMostBytes, .depth = 64});
 }
 
 }  // namespace
@@ -29,7 +31,7 @@ Result<OperatorClient> OperatorClient::open(const std::filesystem::path& directo
 }
 
 Result<Json> OperatorClient::get(const std::string& path) {
-  return read_reply(transport_->get(path, 64 << 20));
+  return read_reply(transport_->get(path, kMostBytes));
 }
 
 Result<Json> OperatorClient::post(const std::string& path, const Json& body) {
@@ -42,6 +44,18 @@ Status OperatorClient::download_state(const Digest& digest, std::uint64_t bytes,
              transport_->download("/v1/models/" + digest.hex(), file, bytes, digest));
   if (reply.status != 200) return reply.error();
   return {};
+}
+
+Result<std::string> OperatorClient::get_state(const Digest& digest, std::uint64_t bytes) {
+  MUSTER_TRY(HttpReply reply, transport_->get("/v1/models/" + digest.hex(), kMostBytes));
+  if (reply.status != 200) return reply.error();
+  if (reply.body.size() != bytes || sha256(as_bytes(reply.body)) != digest) {
+    return Error{ErrorCode::kDataLoss,
+                 fmt::format("the state that came has {} bytes, or another digest than {}",
+                             reply.body.size(), digest.hex()),
+                 "digest_mismatch"};
+  }
+  return std::move(reply.body);
 }
 
 }  // namespace muster::cli

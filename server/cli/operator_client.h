@@ -24,6 +24,9 @@ class OperatorClient {
   Status download_state(const Digest& digest, std::uint64_t bytes,
                         const std::filesystem::path& file);
 
+  // The same in memory, at most 64 MiB.
+  Result<std::string> get_state(const Digest& digest, std::uint64_t bytes);
+
  private:
   OperatorClient(std::unique_ptr<PrivateKey> key, std::unique_ptr<Transport> transport)
       : key_(std::move(key)), transport_(std::move(transport)) {}

@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -137,12 +138,13 @@ class Bench {
         rows_[i].run();
         const Seconds time = std::chrono::steady_clock::now() - begin;
         if (repetition > 0) rows_[i].seconds.push_back(time.count());  // the first warms up
+        if (!shows_progress_) continue;
         std::fprintf(stderr, "\r%-50s %3d updates %d threads, turn %d of %d   ",
                      rows_[i].name.c_str(), static_cast<int>(rows_[i].updates), rows_[i].threads,
                      repetition, options_.repetitions);
       }
     }
-    std::fprintf(stderr, "\r%90s\r", "");
+    if (shows_progress_) std::fprintf(stderr, "\r%90s\r", "");
     for (std::size_t i = first; i < rows_.size(); ++i) rows_[i].run = nullptr;
   }
 
@@ -192,6 +194,7 @@ class Bench {
   }
 
   const Options& options_;
+  const bool shows_progress_ = ::isatty(STDERR_FILENO) == 1;
   std::vector<Row> rows_;
   std::uint64_t sum_ = 0;
   std::vector<float> gram_;

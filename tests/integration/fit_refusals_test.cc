@@ -66,6 +66,11 @@ class FitRefusals : public ::testing::Test {
   Json job_;
 };
 
+TEST_F(FitRefusals, AModelThatIsJson) {
+  job_["model"] = {{"json", {{"n", 1}}}};
+  expect_refused(fit(), {"job.json", "job.model", "JSON state"});
+}
+
 TEST_F(FitRefusals, ProgressThatCannotBeShownDoesNotEndTheTraining) {
   ASSERT_EQ(fit().exit_code, 0);
   const std::string good = take(read_file(path("out"), 1 << 20));

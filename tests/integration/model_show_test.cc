@@ -139,5 +139,21 @@ TEST_F(ModelShow, InitWritesTheStateThatTheSeedGives) {
   EXPECT_EQ(model({"init", "logistic", "-o", folder_.path()}).exit_code, 2);
 }
 
+TEST_F(ModelShow, AModelThatIsJsonIsShownAsItBeginsAndWrittenAsAState) {
+  const std::string file =
+      write("s.json", R"({"model": {"statistics": {"features": 2, "classes": 3}}})");
+  const Json shown = json(file);
+  EXPECT_EQ(shown.at("numbers"), 7);
+  EXPECT_EQ(shown.at("model").at("json").at("mean"), Json({0.0, 0.0}));
+  const Outcome text = model({"show", file});
+  EXPECT_EQ(text.exit_code, 0) << text.errors;
+  EXPECT_THAT(text.output, AllOf(HasSubstr("label_share"), HasSubstr("numbers        7")));
+  ASSERT_EQ(model({"init", file, "-o", path("s.safetensors")}).exit_code, 0);
+  EXPECT_EQ(json(path("s.safetensors")).at("elements"), 21);
+  const Outcome bad = model({"show", write("bad.json", R"({"json": {"n": [9007199254740993]}})")});
+  EXPECT_EQ(bad.exit_code, 2);
+  EXPECT_THAT(bad.errors, HasSubstr("/n/0"));
+}
+
 }  // namespace
 }  // namespace muster

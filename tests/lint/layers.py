@@ -26,6 +26,7 @@ ALLOWED["server/cli"] = ALLOWED["server"] + ["server", "edge_client"]
 # Examples and command lines stand above their library.
 ALLOWED["edge_client/cli"] = ALLOWED["edge_client"] + ["edge_client"]
 ALLOWED["edge_client/examples"] = ALLOWED["edge_client"] + ["edge_client"]
+ALLOWED["core/examples"] = ALL_CORE
 
 # A third-party library is met in few places.
 LIBRARIES = {

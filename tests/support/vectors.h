@@ -169,8 +169,8 @@ void expect_close(const Got& got, const Want& want, double rtol, double atol) {
     const auto w = static_cast<double>(want[i]);
     const bool same = g == w || (std::isnan(g) && std::isnan(w));
     if (same || (std::isfinite(w) && std::abs(g - w) <= atol + rtol * std::abs(w))) continue;
-    ADD_FAILURE() << "element " << i << ": got " << testing::PrintToString(g) << ", want "
-                  << testing::PrintToString(w) << ", off by " << g - w << " (rtol " << rtol
+    ADD_FAILURE() << "element " << i << ": got " << ::testing::PrintToString(g) << ", want "
+                  << ::testing::PrintToString(w) << ", off by " << g - w << " (rtol " << rtol
                   << ", atol " << atol << ")";
     ++reported;
   }

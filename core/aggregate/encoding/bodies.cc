@@ -139,13 +139,17 @@ class Int8Body final : public MappedBody {
 
 class TopKBody final : public MappedBody {
  public:
-  TopKBody(MappedFile file, LayoutPtr layout, std::size_t data, std::int64_t count)
-      : MappedBody(std::move(file), std::move(layout)), data_(data), count_(count) {}
+  TopKBody(MappedFile file, LayoutPtr layout, std::size_t data, std::vector<std::int64_t> places)
+      : MappedBody(std::move(file), std::move(layout)),
+        data_(data),
+        places_(std::move(places)),
+        count_(places_.back()) {}
 
   const float* read(std::int64_t begin, std::int64_t count, float* scratch) const override {
     std::fill_n(scratch, count, 0.0F);
     const std::int64_t end = begin + count;
-    for (std::int64_t i = first_from(begin); i < count_; ++i) {
+    const std::int64_t last = end_of_stretches(end);
+    for (std::int64_t i = first_from(begin); i < last; ++i) {
       const std::int64_t index = index_of(i);
       if (index >= end) break;
       std::memcpy(scratch + (index - begin), value_at(i), sizeof(float));
@@ -153,15 +157,25 @@ class TopKBody final : public MappedBody {
     return scratch;
   }
 
+  // Whole stretches, as a search may touch any page of them.
   void release(std::int64_t begin, std::int64_t count) const override {
-    const std::int64_t from = first_from(begin);
-    const std::int64_t to = first_from(begin + count);
+    if (count == 0) return;
+    const std::int64_t from = places_[stretch_of(begin)];
+    const std::int64_t to = end_of_stretches(begin + count);
     const auto bytes = static_cast<std::size_t>(4 * (to - from));
     file().release(data_ + static_cast<std::size_t>(4 * from), bytes);
     file().release(data_ + static_cast<std::size_t>(4 * (count_ + from)), bytes);
   }
 
  private:
+  static std::size_t stretch_of(std::int64_t element) {
+    return static_cast<std::size_t>(element / kTopKStretch);
+  }
+  // The place behind the indices of all stretches that have elements below `end`.
+  std::int64_t end_of_stretches(std::int64_t end) const {
+    return places_[stretch_of(end + kTopKStretch - 1)];
+  }
+
   std::int64_t index_of(std::int64_t i) const {
     std::uint32_t index = 0;
     std::memcpy(&index, at(data_) + 4 * i, sizeof(index));
@@ -169,10 +183,10 @@ class TopKBody final : public MappedBody {
   }
   const std::byte* value_at(std::int64_t i) const { return at(data_) + 4 * (count_ + i); }
 
-  // The place of the first index that is not below `element`.
+  // The place of the first index that is not below `element`, at most size().
   std::int64_t first_from(std::int64_t element) const {
-    std::int64_t low = 0;
-    std::int64_t high = count_;
+    std::int64_t low = places_[stretch_of(element)];
+    std::int64_t high = end_of_stretches(element);
     while (low < high) {
       const std::int64_t middle = low + (high - low) / 2;
       if (index_of(middle) < element) {
@@ -185,6 +199,7 @@ class TopKBody final : public MappedBody {
   }
 
   std::size_t data_;
+  std::vector<std::int64_t> places_;  // of the first index of each stretch, and the end
   std::int64_t count_;
 };
 
@@ -220,8 +235,9 @@ ValuesPtr make_int8_body(MappedFile file, LayoutPtr layout, std::size_t data,
   return std::make_shared<Int8Body>(std::move(file), std::move(layout), data, std::move(scales));
 }
 
-ValuesPtr make_top_k_body(MappedFile file, LayoutPtr layout, std::size_t data, std::int64_t count) {
-  return std::make_shared<TopKBody>(std::move(file), std::move(layout), data, count);
+ValuesPtr make_top_k_body(MappedFile file, LayoutPtr layout, std::size_t data,
+                          std::vector<std::int64_t> places) {
+  return std::make_shared<TopKBody>(std::move(file), std::move(layout), data, std::move(places));
 }
 
 }  // namespace muster

@@ -31,7 +31,14 @@ ValuesPtr make_float_body(MappedFile file, LayoutPtr layout, Dtype dtype,
 //   scales  one a tensor
 ValuesPtr make_int8_body(MappedFile file, LayoutPtr layout, std::size_t data,
                          std::vector<float> scales);
-//   data  where `count` rising indices begin, followed by as many values
-ValuesPtr make_top_k_body(MappedFile file, LayoutPtr layout, std::size_t data, std::int64_t count);
+
+// Elements of a model whose indices are searched, and given back, together.
+inline constexpr std::int64_t kTopKStretch = 65'536;
+
+//   data    where rising indices begin, followed by as many values
+//   places  of the first index that is not below s * kTopKStretch, for every s from 0 until that is
+//           no longer below the number of elements: the last is the number of indices
+ValuesPtr make_top_k_body(MappedFile file, LayoutPtr layout, std::size_t data,
+                          std::vector<std::int64_t> places);
 
 }  // namespace muster

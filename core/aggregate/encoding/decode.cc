@@ -29,18 +29,29 @@ Result<LayoutPtr> layout_of(const Tensors& tensors) {
   return StateLayout::create(std::move(entries));
 }
 
+std::vector<const SafetensorsTensor*> by_name(const Tensors& tensors) {
+  std::vector<const SafetensorsTensor*> sorted;
+  sorted.reserve(tensors.size());
+  for (const SafetensorsTensor& tensor : tensors) sorted.push_back(&tensor);
+  std::sort(sorted.begin(), sorted.end(),
+            [](const auto* a, const auto* b) { return a->name < b->name; });
+  return sorted;
+}
+
 // Names and shapes are those wanted; the dtypes come after.
 Status check_tensors(const Tensors& wanted, const Tensors& found) {
   MUSTER_TRY(const LayoutPtr wanted_layout, layout_of(wanted));
   MUSTER_TRY(const LayoutPtr found_layout, layout_of(found));
   MUSTER_TRY_STATUS(check_same_layout(*wanted_layout, *found_layout));
-  for (const SafetensorsTensor& tensor : found) {
-    for (const SafetensorsTensor& other : wanted) {
-      if (other.name != tensor.name || other.dtype == tensor.dtype) continue;
-      return refused(fmt::format("tensor \"{}\" has dtype {}, {} is wanted", printable(tensor.name),
-                                 to_string(tensor.dtype), to_string(other.dtype)),
-                     "dtype_mismatch");
-    }
+  // Both have the same names, but each in the order of its data.
+  const std::vector<const SafetensorsTensor*> wanted_by_name = by_name(wanted);
+  const std::vector<const SafetensorsTensor*> found_by_name = by_name(found);
+  for (std::size_t i = 0; i < wanted_by_name.size(); ++i) {
+    const SafetensorsTensor& tensor = *found_by_name[i];
+    if (tensor.dtype == wanted_by_name[i]->dtype) continue;
+    return refused(fmt::format("tensor \"{}\" has dtype {}, {} is wanted", printable(tensor.name),
+                               to_string(tensor.dtype), to_string(wanted_by_name[i]->dtype)),
+                   "dtype_mismatch");
   }
   return {};
 }
@@ -114,26 +125,37 @@ Result<ValuesPtr> open_int8(MappedFile file, const UpdateEncoding& encoding,
   return make_int8_body(std::move(file), layout, data, std::move(scales));
 }
 
-Result<ValuesPtr> open_top_k(MappedFile file, const UpdateEncoding& encoding,
-                             const LayoutPtr& layout) {
-  MUSTER_TRY(const std::size_t data,
-             check_canonical(file.bytes(), update_body::tensors_of(encoding, *layout)));
-  const std::int64_t count = top_k_count(encoding.fraction, layout->num_elements());
-  const ByteView indices = file.bytes().subspan(data);
+// The places of make_top_k_body.
+Result<std::vector<std::int64_t>> check_indices(ByteView indices, std::int64_t count,
+                                                std::int64_t elements) {
+  std::vector<std::int64_t> places;
   std::int64_t before = -1;
   for (std::int64_t i = 0; i < count; ++i) {
     std::uint32_t index = 0;
     std::memcpy(&index, indices.data() + 4 * i, sizeof(index));
-    if (index <= before || index >= layout->num_elements()) {
+    if (index <= before || index >= elements) {
       return refused(
           fmt::format("tensor \"indices\" has {} at element {}, after {}: rising numbers below {} "
                       "are wanted",
-                      index, i, before, layout->num_elements()),
+                      index, i, before, elements),
           "bad_indices");
     }
     before = index;
+    while (std::ssize(places) * kTopKStretch <= index) places.push_back(i);
   }
-  return make_top_k_body(std::move(file), layout, data, count);
+  while ((std::ssize(places) - 1) * kTopKStretch < elements) places.push_back(count);
+  return places;
+}
+
+Result<ValuesPtr> open_top_k(MappedFile file, const UpdateEncoding& encoding,
+                             const LayoutPtr& layout) {
+  MUSTER_TRY(const std::size_t data,
+             check_canonical(file.bytes(), update_body::tensors_of(encoding, *layout)));
+  MUSTER_TRY(std::vector<std::int64_t> places,
+             check_indices(file.bytes().subspan(data),
+                           top_k_count(encoding.fraction, layout->num_elements()),
+                           layout->num_elements()));
+  return make_top_k_body(std::move(file), layout, data, std::move(places));
 }
 
 Result<MappedFile> unpack(const MappedFile& file, const UpdateEncoding& encoding,

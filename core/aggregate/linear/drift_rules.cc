@@ -29,6 +29,12 @@ class ControlVariates final : public LinearRule {
   ControlVariates(double server_lr, double local_lr) : server_lr_(server_lr), local_lr_(local_lr) {}
 
   std::size_t num_sums() const override { return 2; }
+  Wanted wanted(std::size_t sum) const override {
+    return sum == 0 ? Wanted::kMovedState : Wanted::kChange;
+  }
+  double pace(double /*divisor*/, const std::vector<double>& /*scalars*/) const override {
+    return server_lr_;
+  }
 
   Status check(const Contribution& contribution) const override {
     if (contribution.steps >= 1) return {};
@@ -61,9 +67,7 @@ class ControlVariates final : public LinearRule {
         c[i] = static_cast<float>(old - (here * old + static_cast<double>(gradients[i])) / all);
       }
     });
-    StateDict next = std::move(sums.means.front());
-    add_scaled_to(*base.global, server_lr_, next, workers);
-    return Outcome{.global = std::move(next), .rule_state = std::move(kept)};
+    return Outcome{.global = std::move(sums.means.front()), .rule_state = std::move(kept)};
   }
 
  private:
@@ -79,6 +83,8 @@ class ControlVariates final : public LinearRule {
 class DynamicRegularisation final : public LinearRule {
  public:
   explicit DynamicRegularisation(double alpha) : alpha_(alpha) {}
+
+  Wanted wanted(std::size_t) const override { return Wanted::kChange; }
 
   Result<Term> term(const Contribution& /*contribution*/, double /*change_norm*/) const override {
     return Term{.weights = {1}, .divisor = 1, .scalars = {}};

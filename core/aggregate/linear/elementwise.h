@@ -20,7 +20,4 @@ void for_elements(std::int64_t n, Workers* workers, const Body& body) {
   }
 }
 
-// global + scale * change, computed in double and rounded once, in place of `change`.
-void add_scaled_to(const StateDict& global, double scale, StateDict& change, Workers* workers);
-
 }  // namespace muster

@@ -20,6 +20,8 @@ namespace {
 struct Group {
   std::size_t first = 0;
   int count = 0;
+
+  std::size_t size() const { return static_cast<std::size_t>(count); }
 };
 
 // As few groups as it takes, of nearly equal size.
@@ -35,10 +37,11 @@ void add_groups(std::vector<Group>& groups, std::size_t first, std::size_t count
   }
 }
 
-// Blocks whose results are kept while one group after another is added to them: as many as what the
-// kernel maps of a file at a touch, so that only one group's files have pages in memory.
-constexpr std::size_t kBlocksKept = 8;
-constexpr std::int64_t kKept = kBlock * static_cast<std::int64_t>(kBlocksKept);
+// Groups that are read side by side. With more of them, results of a part are kept while one such
+// set of groups after another is added to them, so that no more files than that have pages in
+// memory.
+constexpr std::size_t kSideBySide = 4;
+constexpr std::int64_t kMostKept = 64 * kBlock;
 
 // What one worker works in.
 struct Scratch {
@@ -47,7 +50,7 @@ struct Scratch {
     alignas(64) std::array<std::array<float, kBlock>, kernels::kCombined> decoded;
   };
   template <typename T>
-  using Results = std::array<T, kKept + kernels::kCombineUnit>;
+  using Results = std::array<T, kMostKept + kernels::kCombineUnit>;
 
   std::array<Arrays, 2> arrays;  // of this step and of the next
   alignas(64) Results<double> sums;
@@ -60,8 +63,7 @@ struct Scratch {
   ExactElements exact;
 };
 
-// One mean without partial sums. Arrays are combined in groups: a step is one block of one group,
-// and groups come one after another in parts of kKept elements.
+// One mean without partial sums. Arrays are combined in groups: a step is one block of one group.
 class ExactMean {
  public:
   ExactMean(const MeanOf& mean, std::span<float> out, int num_workers, const kernels::Table& table)
@@ -87,14 +89,12 @@ class ExactMean {
   }
 
   std::optional<NonFinite> run(Workers* workers) {
-    const std::int64_t part = std::max(part_size(arrays_.size()) / kKept, std::int64_t{1}) * kKept;
-    for_parts(workers, std::ssize(out_), part,
+    for_parts(workers, std::ssize(out_), part_size(),
               [this](std::int64_t begin, std::int64_t end, int worker) {
                 Scratch& scratch = *scratch_[static_cast<std::size_t>(worker)];
                 if (!weights_.usable) return decide_all(begin, end, scratch);
-                if (groups_.size() == 1) return walk(begin, end, scratch);
-                for (std::int64_t at = begin; at < end; at += kKept) {
-                  walk(at, std::min(at + kKept, end), scratch);
+                for (std::size_t first = 0; first < groups_.size(); first += kSideBySide) {
+                  walk({begin, end, first, std::min(kSideBySide, groups_.size() - first)}, scratch);
                 }
               });
     return sources_.non_finite();
@@ -122,23 +122,25 @@ class ExactMean {
     return true;
   }
 
-  void walk(std::int64_t begin, std::int64_t end, Scratch& scratch) {
-    const std::size_t blocks = num_blocks(begin, end);
-    const std::size_t steps = groups_.size() * blocks;
-    for (std::size_t step = 0; step <= steps; ++step) {
-      // One step ahead, so that the arrays that are wanted next can be fetched.
-      Scratch::Arrays& next = scratch.arrays[step % 2];
-      const Scratch::Arrays& here = scratch.arrays[(step + 1) % 2];
-      if (step < steps) read(step, begin, end, next);
-      if (step == 0) continue;
-      combine(step - 1, begin, end, here, step < steps ? next : here, scratch);
-      if (step % blocks == 0) release(groups_[(step - 1) / blocks], begin, end - begin);
-    }
+  // At most kMostKept, and enough of them for all workers.
+  std::int64_t part_size() const {
+    if (groups_.size() <= kSideBySide) return muster::part_size(arrays_.size());
+    const std::int64_t parts = 4 * std::ssize(scratch_);
+    const std::int64_t blocks = (std::ssize(out_) / parts + kBlock - 1) / kBlock;
+    return std::clamp(blocks * kBlock, kBlock, kMostKept);
   }
 
-  static std::size_t num_blocks(std::int64_t begin, std::int64_t end) {
-    return static_cast<std::size_t>((end - begin + kBlock - 1) / kBlock);
-  }
+  // Some groups of a part.
+  struct Walk {
+    std::int64_t begin;
+    std::int64_t end;
+    std::size_t first_group;
+    std::size_t num_groups;
+
+    std::size_t num_steps() const {
+      return num_groups * static_cast<std::size_t>((end - begin + kBlock - 1) / kBlock);
+    }
+  };
 
   // What a step is about.
   struct Step {
@@ -147,34 +149,41 @@ class ExactMean {
     std::int64_t count;
     std::int64_t kept;  // place of the block's results
   };
-  static Step step_of(std::size_t step, std::int64_t begin, std::int64_t end) {
-    const std::size_t blocks = num_blocks(begin, end);
-    const auto block = static_cast<std::int64_t>(step % blocks);
-    const std::int64_t at = begin + block * kBlock;
-    return {step / blocks, at, std::min(kBlock, end - at), block * kBlock % kKept};
+  Step step_of(const Walk& walk, std::size_t step) const {
+    const std::int64_t offset = static_cast<std::int64_t>(step / walk.num_groups) * kBlock;
+    const std::int64_t at = walk.begin + offset;
+    return {walk.first_group + step % walk.num_groups, at, std::min(kBlock, walk.end - at),
+            walk.num_groups == groups_.size() ? 0 : offset};
   }
 
-  void release(const Group& group, std::int64_t begin, std::int64_t count) const {
-    for (std::size_t i = 0; i < static_cast<std::size_t>(group.count); ++i) {
-      const Source& source = arrays_[group.first + i];
-      if (source.values != nullptr) source.values->release(begin, count);
+  void walk(const Walk& walk, Scratch& scratch) {
+    const std::size_t steps = walk.num_steps();
+    for (std::size_t step = 0; step <= steps; ++step) {
+      // One step ahead, so that the arrays that are wanted next can be fetched.
+      Scratch::Arrays& next = scratch.arrays[step % 2];
+      const Scratch::Arrays& here = scratch.arrays[(step + 1) % 2];
+      if (step < steps) read(step_of(walk, step), next);
+      if (step > 0) combine(step_of(walk, step - 1), here, step < steps ? next : here, scratch);
+    }
+    const Group& last = groups_[walk.first_group + walk.num_groups - 1];
+    for (std::size_t i = groups_[walk.first_group].first; i < last.first + last.size(); ++i) {
+      const Source& source = arrays_[i];
+      if (source.values != nullptr) source.values->release(walk.begin, walk.end - walk.begin);
     }
   }
 
-  void read(std::size_t step, std::int64_t begin, std::int64_t end, Scratch::Arrays& arrays) const {
-    const auto [index, at, count, kept] = step_of(step, begin, end);
-    const Group& group = groups_[index];
-    const auto size = static_cast<std::size_t>(group.count);
-    for (std::size_t i = 0; i < size; ++i) {
-      arrays.at[i] = arrays_[group.first + i].read(at, count, arrays.decoded[i].data());
+  void read(const Step& step, Scratch::Arrays& arrays) const {
+    const Group& group = groups_[step.group];
+    for (std::size_t i = 0; i < group.size(); ++i) {
+      arrays.at[i] = arrays_[group.first + i].read(step.at, step.count, arrays.decoded[i].data());
     }
     // What is fetched when the step before has more arrays.
     std::fill(arrays.at.begin() + group.count, arrays.at.end(), arrays.at[0]);
   }
 
-  void combine(std::size_t step, std::int64_t begin, std::int64_t end, const Scratch::Arrays& here,
-               const Scratch::Arrays& next, Scratch& scratch) {
-    const auto [index, at, count, kept] = step_of(step, begin, end);
+  void combine(const Step& step, const Scratch::Arrays& here, const Scratch::Arrays& next,
+               Scratch& scratch) {
+    const auto [index, at, count, kept] = step;
     const float* centre = nullptr;
     if (centre_ != nullptr) centre = index < centred_groups_ ? centre_ + at : scratch.zeros.data();
     const kernels::Rounding rounding{.divisor = weights_.divisor,

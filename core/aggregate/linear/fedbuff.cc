@@ -1,6 +1,5 @@
 #include <fmt/format.h>
 
-#include "core/aggregate/linear/elementwise.h"
 #include "core/aggregate/linear/rules.h"
 
 namespace muster {
@@ -14,6 +13,11 @@ namespace {
 class Buffered final : public LinearRule {
  public:
   explicit Buffered(const FedBuff& settings) : settings_(settings) {}
+
+  Wanted wanted(std::size_t) const override { return Wanted::kMovedState; }
+  double pace(double /*divisor*/, const std::vector<double>& /*scalars*/) const override {
+    return settings_.server_lr;
+  }
 
   Status check(const Contribution& contribution) const override {
     if (contribution.staleness <= settings_.max_staleness) return {};
@@ -29,10 +33,9 @@ class Buffered final : public LinearRule {
         .weights = {exact_power(age, -settings_.staleness_exponent)}, .divisor = 1, .scalars = {}};
   }
 
-  Result<Outcome> apply(Sums sums, const AggregationBase& base, Workers* workers) const override {
-    StateDict next = std::move(sums.means.front());
-    add_scaled_to(*base.global, settings_.server_lr, next, workers);
-    return Outcome{.global = std::move(next), .rule_state = {}};
+  Result<Outcome> apply(Sums sums, const AggregationBase& /*base*/,
+                        Workers* /*workers*/) const override {
+    return Outcome{.global = std::move(sums.means.front()), .rule_state = {}};
   }
 
  private:

@@ -2,7 +2,6 @@
 
 #include <cmath>
 
-#include "core/aggregate/linear/elementwise.h"
 #include "core/aggregate/linear/fednova_norm.h"
 #include "core/aggregate/linear/rules.h"
 
@@ -47,6 +46,11 @@ class Nova final : public LinearRule {
       : tau_eff_(tau_eff), momentum_(base.local_momentum), shrink_(base.local_lr * base.local_mu) {}
 
   std::size_t num_scalars() const override { return 1; }
+  Wanted wanted(std::size_t) const override { return Wanted::kMovedState; }
+  // tau_eff
+  double pace(double divisor, const std::vector<double>& scalars) const override {
+    return scalars.front() / divisor;
+  }
 
   Status check(const Contribution& contribution) const override {
     if (contribution.examples == 0) return {};
@@ -74,10 +78,9 @@ class Nova final : public LinearRule {
     return Term{.weights = {examples / norm}, .divisor = examples, .scalars = {examples * tau}};
   }
 
-  Result<Outcome> apply(Sums sums, const AggregationBase& base, Workers* workers) const override {
-    StateDict next = std::move(sums.means.front());
-    add_scaled_to(*base.global, sums.scalars.front() / sums.divisor, next, workers);
-    return Outcome{.global = std::move(next), .rule_state = {}};
+  Result<Outcome> apply(Sums sums, const AggregationBase& /*base*/,
+                        Workers* /*workers*/) const override {
+    return Outcome{.global = std::move(sums.means.front()), .rule_state = {}};
   }
 
  private:

@@ -39,6 +39,12 @@ bool same_base(const AggregationBase& a, const AggregationBase& b) {
          same_state(a.global, b.global) && same_state(a.rule_state, b.rule_state);
 }
 
+std::vector<double> scalars_of(const Totals& totals) {
+  std::vector<double> scalars;
+  for (const DoubleDouble& scalar : totals.scalars) scalars.push_back(scalar.high);
+  return scalars;
+}
+
 Json sorted_names(std::vector<std::string> names) {
   std::sort(names.begin(), names.end());
   return names;
@@ -178,15 +184,24 @@ Result<StateDict> LinearAggregator::mean(std::size_t sum,
               .divisor = sum == 0 ? totals.divisor : DoubleDouble{1, 0}};
   if (!folded_.sums.empty()) mean.partial = &folded_.sums[sum];
   const bool of_states = base_.content == UpdateContent::kState;
-  if (rule_->wanted() == LinearRule::Wanted::kState && !of_states) {
-    mean.base = base_.global;
-    mean.base_weight = mean.divisor;
-  } else if (rule_->wanted() == LinearRule::Wanted::kChange && of_states) {
-    mean.centre = base_.global;
-    if (mean.partial != nullptr) {
+  switch (rule_->wanted(sum)) {
+    case LinearRule::Wanted::kState:
+      if (of_states) break;
+      mean.base = base_.global;
+      mean.base_weight = mean.divisor;
+      break;
+    case LinearRule::Wanted::kChange:
+      if (!of_states) break;
+      mean.centre = base_.global;
+      if (mean.partial == nullptr) break;
       mean.base = base_.global;
       mean.base_weight = negated(folded_.totals.weights[sum]);
-    }
+      break;
+    case LinearRule::Wanted::kMovedState:
+      mean.divisor = mean.divisor.over(rule_->pace(totals.divisor.high, scalars_of(totals)));
+      mean.base = base_.global;
+      mean.base_weight = of_states ? mean.divisor.minus(totals.weights[sum]) : mean.divisor;
+      break;
   }
   StateDict out(base_.global->layout_ptr());
   if (const auto bad = exact_mean(mean, out.values(), workers)) return non_finite_error(bad->term);
@@ -230,8 +245,6 @@ Result<Outcome> LinearAggregator::finish(Workers* workers) {
     MUSTER_TRY(StateDict one, mean(i, terms, totals, workers));
     sums.means.push_back(std::move(one));
   }
-  for (const DoubleDouble& scalar : totals.scalars) sums.scalars.push_back(scalar.high);
-  sums.divisor = totals.divisor.high;
   sums.contributors = num_contributors();
   finished_ = true;
   folded_.sums = {};

@@ -5,7 +5,6 @@
 #include <cmath>
 #include <utility>
 
-#include "core/aggregate/linear/elementwise.h"
 #include "core/aggregate/linear/rules.h"
 #include "core/base/bytes.h"
 #include "core/base/exact_math.h"
@@ -53,16 +52,6 @@ std::vector<std::string> rule_slots(const AggregationSettings& settings) {
                         [](const auto&) { return Slots{}; },
                     },
                     settings);
-}
-
-void add_scaled_to(const StateDict& global, double scale, StateDict& change, Workers* workers) {
-  const float* x = global.values().data();
-  float* d = change.values().data();
-  for_elements(global.layout().num_elements(), workers, [=](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t i = begin; i < end; ++i) {
-      d[i] = static_cast<float>(static_cast<double>(x[i]) + scale * static_cast<double>(d[i]));
-    }
-  });
 }
 
 Error lacks(const Contribution& contribution, std::string_view what, std::string reason) {

@@ -23,15 +23,22 @@ class LinearRule {
   struct Term {
     std::vector<double> weights;  // one a sum, 0 or more
     double divisor = 0;           // its share of what the first sum is divided by, 0 or more
-    std::vector<double> scalars;  // summed over contributors, for `apply`
+    std::vector<double> scalars;  // summed over contributors, for `pace`
     bool clipped = false, filtered = false;  // for the report
   };
 
   virtual std::size_t num_sums() const { return 1; }
   virtual std::size_t num_scalars() const { return 0; }
-  // What the sums are of: the next state itself (FedAvg), or the change from the global state.
-  enum class Wanted { kState, kChange };
-  virtual Wanted wanted() const { return Wanted::kChange; }
+  // What a mean is of: the states that came, their changes from the global state, or that state
+  // moved: it plus `pace` times the mean change, which is rounded once like the others.
+  enum class Wanted { kState, kChange, kMovedState };
+  virtual Wanted wanted(std::size_t sum) const = 0;
+  // Of what a round's terms come to; over 0.
+  virtual double pace(double divisor, const std::vector<double>& scalars) const {
+    (void)divisor;
+    (void)scalars;
+    return 1;
+  }
   // Whether `term` needs the norm of the change, which takes a pass over the values.
   virtual bool wants_change_norm() const { return false; }
   // Errors: kInvalidArgument, reason "bad_steps", "bad_loss", ...: the contribution lacks what the
@@ -45,8 +52,6 @@ class LinearRule {
   // float32) to the outcome. `means` may be overwritten and moved from.
   struct Sums {
     std::vector<StateDict> means;
-    std::vector<double> scalars;
-    double divisor = 0;
     std::int64_t contributors = 0;
   };
   virtual Result<Outcome> apply(Sums sums, const AggregationBase& base, Workers* workers) const = 0;

@@ -11,7 +11,7 @@ namespace {
 // A contributor of no examples counts nothing. One contributor is the identity, bit for bit.
 class WeightedMean final : public LinearRule {
  public:
-  Wanted wanted() const override { return Wanted::kState; }
+  Wanted wanted(std::size_t) const override { return Wanted::kState; }
 
   Result<Term> term(const Contribution& contribution, double /*change_norm*/) const override {
     const auto examples = static_cast<double>(contribution.examples);
@@ -27,7 +27,7 @@ class WeightedMean final : public LinearRule {
 // The plain mean of the states, whatever stands behind each: w <- (1 / K) sum_k w_k.
 class PlainMean final : public LinearRule {
  public:
-  Wanted wanted() const override { return Wanted::kState; }
+  Wanted wanted(std::size_t) const override { return Wanted::kState; }
 
   Result<Term> term(const Contribution& /*contribution*/, double /*change_norm*/) const override {
     return Term{.weights = {1}, .divisor = 1, .scalars = {}};

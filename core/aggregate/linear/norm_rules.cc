@@ -1,4 +1,3 @@
-#include "core/aggregate/linear/elementwise.h"
 #include "core/aggregate/linear/rules.h"
 
 namespace muster {
@@ -14,6 +13,7 @@ class Clipping final : public LinearRule {
  public:
   explicit Clipping(double max_norm) : max_norm_(max_norm) {}
 
+  Wanted wanted(std::size_t) const override { return Wanted::kMovedState; }
   bool wants_change_norm() const override { return true; }
 
   Result<Term> term(const Contribution& contribution, double change_norm) const override {
@@ -27,10 +27,9 @@ class Clipping final : public LinearRule {
     return term;
   }
 
-  Result<Outcome> apply(Sums sums, const AggregationBase& base, Workers* workers) const override {
-    StateDict next = std::move(sums.means.front());
-    add_scaled_to(*base.global, 1, next, workers);
-    return Outcome{.global = std::move(next), .rule_state = {}};
+  Result<Outcome> apply(Sums sums, const AggregationBase& /*base*/,
+                        Workers* /*workers*/) const override {
+    return Outcome{.global = std::move(sums.means.front()), .rule_state = {}};
   }
 
  private:
@@ -43,7 +42,7 @@ class Filtering final : public LinearRule {
  public:
   explicit Filtering(double max_norm) : max_norm_(max_norm) {}
 
-  Wanted wanted() const override { return Wanted::kState; }
+  Wanted wanted(std::size_t) const override { return Wanted::kState; }
   bool wants_change_norm() const override { return true; }
 
   Result<Term> term(const Contribution& contribution, double change_norm) const override {

@@ -2,7 +2,6 @@
 
 #include <cmath>
 
-#include "core/aggregate/linear/elementwise.h"
 #include "core/aggregate/linear/rules.h"
 
 namespace muster {
@@ -26,6 +25,7 @@ class QFair final : public LinearRule {
  public:
   QFair(double q, double lr) : q_(q), lipschitz_(1 / lr) {}
 
+  Wanted wanted(std::size_t) const override { return Wanted::kMovedState; }
   bool wants_change_norm() const override { return q_ > 0; }
 
   Status check(const Contribution& contribution) const override {
@@ -57,10 +57,9 @@ class QFair final : public LinearRule {
     return Term{.weights = {weight}, .divisor = divisor, .scalars = {}};
   }
 
-  Result<Outcome> apply(Sums sums, const AggregationBase& base, Workers* workers) const override {
-    StateDict next = std::move(sums.means.front());
-    add_scaled_to(*base.global, 1, next, workers);
-    return Outcome{.global = std::move(next), .rule_state = {}};
+  Result<Outcome> apply(Sums sums, const AggregationBase& /*base*/,
+                        Workers* /*workers*/) const override {
+    return Outcome{.global = std::move(sums.means.front()), .rule_state = {}};
   }
 
  private:

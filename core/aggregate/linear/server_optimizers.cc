@@ -14,6 +14,8 @@ namespace {
 // optimiser on the server takes a step with. Elements are computed in double and rounded once.
 class ServerOptimizer : public LinearRule {
  public:
+  Wanted wanted(std::size_t) const final { return Wanted::kChange; }
+
   Result<Term> term(const Contribution& contribution, double /*change_norm*/) const override {
     const auto examples = static_cast<double>(contribution.examples);
     return Term{.weights = {examples}, .divisor = examples, .scalars = {}};

@@ -24,17 +24,12 @@ class Weiszfeld {
     partial_.resize(static_cast<std::size_t>(group_) * rows.size());
   }
 
-  // Distances of all rows from sum coefficients x_i, or from `start` when it is not empty.
-  std::vector<double> distances(std::span<const double> coefficients,
-                                std::span<const float> start) {
+  // Distances of all rows from sum coefficients x_i.
+  std::vector<double> distances(std::span<const double> coefficients) {
     std::vector<double> totals(rows_.size(), 0);
     each_group(
         [&](std::int64_t begin, std::int64_t count, std::int64_t place, Scratch& scratch) {
-          if (start.empty()) {
-            centre(coefficients, begin, count, scratch);
-          } else {
-            std::copy_n(start.data() + begin, count, scratch.centre.data());
-          }
+          centre(coefficients, begin, count, scratch);
           double* const sums = partial_.data() + place * static_cast<std::int64_t>(rows_.size());
           for (std::size_t i = 0; i < rows_.size(); ++i) {
             const float* values = rows_[i]->read(begin, count, scratch.values.get());
@@ -118,29 +113,23 @@ void normalise(std::vector<double>& coefficients) {
 }  // namespace
 
 WeiszfeldResult geometric_median(const Rows& rows, std::span<const double> weights,
-                                 const WeiszfeldSettings& settings, std::span<const float> start,
-                                 const StateDict* added, std::span<float> out, Workers& workers) {
+                                 const WeiszfeldSettings& settings, const StateDict* added,
+                                 std::span<float> out, Workers& workers) {
   Weiszfeld weiszfeld(rows, out, workers);
   std::vector<double> share(weights.begin(), weights.end());
   normalise(share);
   std::vector<double> coefficients = share;
   WeiszfeldResult result;
-  if (settings.max_iterations == 0 && !start.empty()) {
-    std::ranges::copy(start, out.begin());
-    return result;
-  }
   bool moving = true;
   while (moving && result.iterations < settings.max_iterations) {
-    const bool first = result.iterations == 0;
-    const std::vector<double> distances =
-        weiszfeld.distances(coefficients, first ? start : std::span<const float>());
+    const std::vector<double> distances = weiszfeld.distances(coefficients);
     std::vector<double> next = share;
     for (std::size_t i = 0; i < next.size(); ++i) {
       if (!std::isfinite(distances[i])) return {result.iterations, false};
       next[i] /= std::max(settings.nu, distances[i]);
     }
     normalise(next);
-    moving = first && !start.empty();
+    moving = false;
     for (std::size_t i = 0; i < next.size(); ++i) {
       const double moved = std::abs(next[i] - coefficients[i]);
       moving = moving || moved > settings.tolerance * coefficients[i];

@@ -94,7 +94,7 @@ class RobustRule {
     }
     const WeiszfeldResult result = geometric_median(
         rows_of(weighty), weights,
-        {.nu = rule.nu, .max_iterations = rule.max_iterations, .tolerance = rule.tolerance}, {},
+        {.nu = rule.nu, .max_iterations = rule.max_iterations, .tolerance = rule.tolerance},
         added(), outcome_.global.values(), workers_);
     return result.finite ? Status{} : non_finite(weighty);
   }
@@ -176,7 +176,7 @@ std::int64_t trimmed_count(double beta, std::int64_t n) {
   const double whole = std::nearbyint(product);
   // A few roundings of beta and of the product.
   const bool close = std::abs(product - whole) <= 4 * 0x1p-52 * whole;
-  return static_cast<std::int64_t>(close ? whole : std::floor(product));
+  return std::min(static_cast<std::int64_t>(close ? whole : std::floor(product)), (n - 1) / 2);
 }
 
 Result<Outcome> run_robust_rule(const AggregationSettings& settings, const AggregationBase& base,

@@ -29,21 +29,23 @@ std::vector<kernels::Comparator> odd_even_merges(std::int64_t rows, std::int64_t
 
 std::vector<kernels::Comparator> sorting_network(std::int64_t rows, std::int64_t first,
                                                  std::int64_t last) {
-  const std::vector<kernels::Comparator> whole = odd_even_merges(rows, kernels::kSortGroup);
+  std::vector<kernels::Comparator> network = odd_even_merges(rows, kernels::kSortGroup);
   std::vector<bool> wanted(static_cast<std::size_t>(rows), false);
   for (std::int64_t row = first; row < last; ++row) wanted[static_cast<std::size_t>(row)] = true;
-  // Backwards: a comparator is needed when one of its results is, and then needs both values.
-  std::vector<kernels::Comparator> needed;
-  for (auto at = whole.rbegin(); at != whole.rend(); ++at) {
+  // Backwards: a comparator is needed when one of its results is, and then needs both values. What
+  // is needed is moved to the end of the network, which may be long.
+  auto needed = network.end();
+  for (auto at = network.end(); at != network.begin();) {
+    --at;
     const auto low = static_cast<std::size_t>(at->low);
     const auto high = static_cast<std::size_t>(at->high);
     if (!wanted[low] && !wanted[high]) continue;
     wanted[low] = true;
     wanted[high] = true;
-    needed.push_back(*at);
+    *--needed = *at;
   }
-  std::reverse(needed.begin(), needed.end());
-  return needed;
+  network.erase(network.begin(), needed);
+  return network;
 }
 
 }  // namespace muster

@@ -44,15 +44,16 @@ TEST_P(EveryRuleRefuses, N01_AValueThatIsNotFinite) {
   for (const float value :
        {kNan, std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::infinity()}) {
     StateDict state = all_[3].state.clone();
-    state.tensor("w")[34] = value;
+    state.tensor(large_tensor())[34] = value;
     Contribution bad = fourth();
     bad.values = view_of(state);
-    expect_refused(bad, "non_finite", "w");
+    expect_refused(bad, "non_finite", large_tensor());
     EXPECT_THAT(aggregator(settings(), base())->accumulate(bad).error().message, HasSubstr("34"));
   }
 }
 
 TEST_P(EveryRuleRefuses, C09_OtherTensorsAndShapes) {
+  if (GetParam().of_json) GTEST_SKIP() << "has one tensor: json_mean_test.cc";
   const auto refused = [&](std::vector<StateLayout::Entry> entries, std::string_view reason,
                            const std::string& words) {
     const StateDict state(*StateLayout::create(std::move(entries)));
@@ -141,18 +142,24 @@ TEST_P(EveryRuleRefuses, N06_AllWeightsZeroWhereItWeighsByExamples) {
 
 TEST_P(EveryRuleRefuses, AValueThatWasSaidToBeFiniteAndIsNot) {
   std::vector<Device> all = devices(layout_, 12, -12, 12);
-  all[4].state.tensor("b")[5] = kNan;
+  all[4].state.tensor(small_tensor())[5] = kNan;
   const auto made = aggregator(settings(), base());
   for (const Device& device : all) {
     Contribution given = contribution(device);
     given.known_finite = true;
-    ASSERT_TRUE(made->accumulate(given).has_value());
+    const Status status = made->accumulate(given);
+    if (GetParam().of_json && &device == &all[4]) {
+      // It reads them whatever is said: that floats are finite says nothing of the numbers.
+      EXPECT_EQ(status.error().reason, "bad_number");
+      return;
+    }
+    ASSERT_TRUE(status.has_value());
   }
   const auto outcome = made->finish();
   ASSERT_FALSE(outcome.has_value());
   EXPECT_EQ(outcome.error().code, ErrorCode::kInvalidArgument);
   EXPECT_EQ(outcome.error().reason, "non_finite");
-  EXPECT_THAT(outcome.error().message, AllOf(HasSubstr(all[4].name), HasSubstr("b")));
+  EXPECT_THAT(outcome.error().message, AllOf(HasSubstr(all[4].name), HasSubstr(small_tensor())));
 }
 
 TEST_P(EveryRuleRefuses, ToFoldWhatIsNotFiniteAndKeepsItsSums) {
@@ -170,13 +177,13 @@ TEST_P(EveryRuleRefuses, ToFoldWhatIsNotFiniteAndKeepsItsSums) {
       given.known_finite = true;
       ASSERT_TRUE(made->accumulate(given).has_value());
     }
-    const float good = all[7].state.tensor("w")[3];
-    all[7].state.tensor("w")[3] = kNan;
+    const float good = all[7].state.tensor(large_tensor())[3];
+    all[7].state.tensor(large_tensor())[3] = kNan;
     const Status status = made->fold();
     ASSERT_FALSE(status.has_value());
     EXPECT_EQ(status.error().reason, "non_finite");
     EXPECT_THAT(status.error().message, HasSubstr(all[7].name));
-    all[7].state.tensor("w")[3] = good;
+    all[7].state.tensor(large_tensor())[3] = good;
     const auto outcome = made->finish();
     ASSERT_TRUE(outcome.has_value()) << outcome.error().message;
     EXPECT_TRUE(same_bits(*outcome, outcome_of(all)));
@@ -206,7 +213,7 @@ TEST_P(EveryRuleRefuses, ToMergeWithAnotherRuleContentOrBase) {
   its = base();
   its.content =
       its.content == UpdateContent::kState ? UpdateContent::kDelta : UpdateContent::kState;
-  if (GetParam().settings.at("method") != "FedBuff") expect_other(settings(), its);
+  if (!only_content(GetParam())) expect_other(settings(), its);
   EXPECT_EQ(made->num_contributors(), 1);
 }
 
@@ -293,7 +300,7 @@ TEST_P(EveryRuleRefuses, ASavedAggregateOfAnotherRuleContentBaseOrPopulation) {
   its = base();
   its.content =
       its.content == UpdateContent::kState ? UpdateContent::kDelta : UpdateContent::kState;
-  if (GetParam().settings.at("method") != "FedBuff") expect_other(settings(), its);
+  if (!only_content(GetParam())) expect_other(settings(), its);
 }
 
 INSTANTIATE_TEST_SUITE_P(Rules, EveryRuleRefuses, ::testing::ValuesIn(every_rule()), name_of);

@@ -30,7 +30,7 @@ TEST_P(EveryRule, GivesTheSameBitsInAnyOrderOfArrival) {
 }
 
 TEST_P(EveryRule, GivesTheSameBitsWithAnyNumberOfWorkers) {
-  const LayoutPtr layout = *StateLayout::create({{"w", {400, 501}}, {"b", {17}}});
+  const LayoutPtr layout = large_layout();
   global_ = global_of(layout);
   const std::vector<Device> all = devices(layout, 3, -30, 30);
   const Outcome wanted = outcome_of(all);

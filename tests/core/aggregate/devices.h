@@ -13,6 +13,7 @@
 
 #include "core/aggregate/aggregator.h"
 #include "core/base/random.h"
+#include "core/tensor/json_state.h"
 
 // Devices with updates, and short ways to aggregate them, for the tests of core/aggregate.
 namespace muster::aggregating {
@@ -53,6 +54,17 @@ inline float random_float(Random& random, int low, int high) {
 inline StateDict random_state(const LayoutPtr& layout, Random& random, int low, int high) {
   StateDict state(layout);
   for (float& value : state.values()) value = random_float(random, low, high);
+  return state;
+}
+
+// Numbers of a JSON state: doubles like these, with all their bits.
+inline StateDict random_json_state(const LayoutPtr& layout, Random& random, int low, int high) {
+  StateDict state(layout);
+  float* to = state.values().data();
+  for (std::int64_t i = 0; i < layout->num_elements() / kNumberWords; ++i) {
+    const double number = random_float(random, low, high) * (1 + random.uniform());
+    for (const float word : words_of(number)) *to++ = word;
+  }
   return state;
 }
 

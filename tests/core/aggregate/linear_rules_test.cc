@@ -5,6 +5,7 @@
 #include "core/aggregate/linear/fednova_norm.h"
 #include "core/aggregate/rule_state.h"
 #include "tests/core/aggregate/devices.h"
+#include "tests/core/aggregate/exact_reference.h"
 
 // What tells one linear rule from another, and what each wants of its base.
 namespace muster::aggregating {
@@ -73,6 +74,54 @@ TEST_F(LinearRules, QFedAvgWithQ0IsTheUniformMeanOfTheChanges) {
   Device b{.name = "b", .state = state({4, 7}), .examples = 1, .loss = 3};
   EXPECT_THAT(global_of(aggregate(QFedAvg{0}, base(), all(std::move(a), std::move(b)))),
               ElementsAre(3, 5));
+}
+
+// Far below the global state: a change that is rounded before it is added would lose them all.
+TEST_F(LinearRules, AMovedStateIsRoundedOnce) {
+  const float tiny = 0x1.8p-30F;
+  for (const AggregationSettings& rule :
+       {AggregationSettings{FedNova{}}, AggregationSettings{QFedAvg{0}},
+        AggregationSettings{NormClipping{1e30}}, AggregationSettings{Scaffold{1}}}) {
+    Device a{.name = "a", .state = state({tiny, 3}), .examples = 5, .steps = 4};
+    Device b{.name = "b", .state = state({tiny, 3}), .examples = 3, .steps = 4};
+    EXPECT_THAT(global_of(aggregate(rule, base(), all(std::move(a), std::move(b)))),
+                ElementsAre(tiny, 3))
+        << describe(rule);
+  }
+}
+
+// Against rational arithmetic: x + tau_eff / n * sum_i (n_i / K_i) (y_i - x), tau_eff in double.
+TEST_F(LinearRules, FedNovaIsWithinOneUlpOfTheExactResult) {
+  Random random(11);
+  const LayoutPtr layout = *StateLayout::create({{"w", {500}}});
+  const StateDict global = random_state(layout, random, -20, 20);
+  const std::int64_t steps[3] = {3, 7, 100};
+  std::vector<Device> devices;
+  for (int i = 0; i < 3; ++i) {
+    devices.push_back({.name = std::string(1, static_cast<char>('a' + i)),
+                       .state = random_state(layout, random, -20, 20),
+                       .examples = 10 + i,
+                       .steps = steps[i]});
+  }
+  std::vector<StateDict> states;
+  for (const Device& device : devices) states.push_back(device.state.clone());
+  const auto made = aggregate(FedNova{}, {.global = &global}, std::move(devices));
+  ASSERT_TRUE(made.has_value());
+  mpq_class tau = 0;
+  for (int i = 0; i < 3; ++i) tau += mpq_class(10 + i) * mpq_class(static_cast<double>(steps[i]));
+  tau /= 33;
+  for (std::size_t j = 0; j < 500; ++j) {
+    const mpq_class x(static_cast<double>(global.values()[j]));
+    mpq_class exact = 0;
+    for (int i = 0; i < 3; ++i) {
+      const mpq_class y(static_cast<double>(states[static_cast<std::size_t>(i)].values()[j]));
+      exact += mpq_class(10 + i) / mpq_class(static_cast<double>(steps[i])) * (y - x);
+    }
+    exact = x + tau / 33 * exact;
+    const float nearest = nearest_float(exact);
+    const float found = made->global.values()[j];
+    EXPECT_TRUE(found == nearest || found == std::nextafter(nearest, found)) << j;
+  }
 }
 
 TEST_F(LinearRules, QFedAvgRefusesLossesThatItCannotWeighBy) {
@@ -259,12 +308,14 @@ TEST_F(LinearRules, OneContributorIsTheIdentityBitForBit) {
   const StateDict global = random_state(layout, random, -3, 3);
   for (const AggregationSettings& rule :
        {AggregationSettings{FedAvg{}}, AggregationSettings{FedProx{0.1}},
-        AggregationSettings{UniformMean{}}, AggregationSettings{NormFiltering{1e50}}}) {
+        AggregationSettings{UniformMean{}}, AggregationSettings{NormFiltering{1e50}},
+        AggregationSettings{NormClipping{1e50}}, AggregationSettings{QFedAvg{0}},
+        AggregationSettings{Scaffold{1}}}) {
     for (const std::int64_t examples :
          {std::int64_t{1}, std::int64_t{600}, std::int64_t{1} << 53}) {
-      const auto made = aggregator(rule, {.global = &global});
-      ASSERT_TRUE(
-          made->accumulate({.contributor = "a", .values = view_of(values), .examples = examples}));
+      const auto made = aggregator(rule, {.global = &global, .local_lr = 0.1});
+      ASSERT_TRUE(made->accumulate(
+          {.contributor = "a", .values = view_of(values), .examples = examples, .steps = 1 << 20}));
       const auto outcome = made->finish();
       ASSERT_TRUE(outcome.has_value()) << outcome.error().message;
       EXPECT_EQ(bits_of(outcome->global.values()), bits_of(values.values()));

@@ -35,7 +35,8 @@ std::vector<Json> every_method() {
        {"buffer_size", 3},
        {"server_lr", 0.5},
        {"staleness_exponent", 0.25},
-       {"max_staleness", 7}}};
+       {"max_staleness", 7}},
+      {{"method", "JsonMean"}}};
 }
 
 Result<AggregationSettings> read(const Json& json) {
@@ -43,7 +44,7 @@ Result<AggregationSettings> read(const Json& json) {
 }
 
 TEST(AggregationSettings, RoundTripForEveryMethod) {
-  EXPECT_EQ(every_method().size(), 20U);
+  EXPECT_EQ(every_method().size(), 21U);
   for (const Json& json : every_method()) {
     const auto settings = read(json);
     ASSERT_TRUE(settings.has_value()) << settings.error().message;

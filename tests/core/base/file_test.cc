@@ -13,6 +13,8 @@
 #include <thread>
 #include <vector>
 
+#include "tests/support/resident_memory.h"
+
 namespace muster {
 namespace {
 
@@ -197,6 +199,28 @@ TEST_F(FileTest, MapsTheBytesOfAFile) {
       mapped->bytes().empty());  // NOLINT(bugprone-use-after-move): that it is empty is the claim
   moved = MappedFile::open(put("b", "bb")).value();
   EXPECT_EQ(as_text(moved.bytes()), "bb");
+}
+
+// Maps begin at any page, not at a window of those that come into memory together.
+TEST_F(FileTest, LeavesNothingOfAMapInMemoryThatIsReadAndReleasedPieceByPiece) {
+  constexpr std::size_t kPage = 4096;
+  // Written in pieces that come into memory alone.
+  const fs::path path = folder_ / "pieces";
+  ASSERT_TRUE(write_file_durably(path, as_bytes(std::string(75 * kPage + 11, 'x'))));
+  std::vector<MappedFile> maps;
+  for (int i = 0; i < 5; ++i) maps.push_back(MappedFile::open(path).value());
+  for (const MappedFile& map : maps) {
+    for (std::size_t at = 0; at < map.bytes().size(); at += kPage) {
+      EXPECT_EQ(map.bytes()[at], std::byte{'x'});
+      EXPECT_GT(resident_bytes(path), 0U);
+      map.release(at, kPage);
+      EXPECT_EQ(resident_bytes(path), 0U) << at;
+    }
+    map.release(map.bytes().size() - 1, std::size_t{1} << 62);
+    map.release(map.bytes().size(), 1);
+    EXPECT_EQ(map.bytes().back(), std::byte{'x'});
+    map.release(0, map.bytes().size());
+  }
 }
 
 TEST_F(FileTest, KeepsAMapWhenTheFileIsReplaced) {

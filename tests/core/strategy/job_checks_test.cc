@@ -94,6 +94,45 @@ TEST(JobChecks, A09_ParametersThatSwitchTheRuleOffAreRefused) {
               HasSubstr("job.checks.max_change_norm"));
 }
 
+// A batch_norm's running variance that a server optimiser moves on may end below 0.
+TEST(JobChecks, RulesThatGoFurtherThanTheUpdatesWantModelsWithoutStatistics) {
+  const std::string with_statistics =
+      R"({"model": {"preset": null, "input": null, "classes": null, "graph": {
+      "input": {"shape": [4]}, "output": "out", "loss": {"type": "softmax_cross_entropy"},
+      "nodes": [{"id": "fc", "op": "dense", "inputs": ["input"], "units": 3},
+                {"id": "bn", "op": "batch_norm", "inputs": ["fc"]},
+                {"id": "out", "op": "dense", "inputs": ["bn"], "units": 2}]}}})";
+  for (const char* aggregation :
+       {R"({"method": "FedAvgM"})", R"({"method": "FedAdam"})", R"({"method": "SCAFFOLD"})",
+        R"({"method": "FedDyn", "alpha": 0.1})", R"({"method": "FedNova"})",
+        R"({"method": "FedBuff", "buffer_size": 4})"}) {
+    EXPECT_THAT(refusal(with(aggregation, with_statistics.c_str())),
+                AllOf(HasSubstr("job.strategy.aggregation.method"), HasSubstr("6 values")));
+  }
+  for (const char* aggregation :
+       {R"({"method": "FedAvg"})", R"({"method": "Median"})", R"({"method": "q-FedAvg"})",
+        R"({"method": "NormClipping", "max_norm": 1})"}) {
+    taken(with(aggregation, with_statistics.c_str()));
+  }
+}
+
+// One device could else end every round: 1e22 squared is no float32.
+TEST(JobChecks, RulesThatGoFurtherThanTheUpdatesLimitAChangeByDefault) {
+  EXPECT_EQ(taken(with(R"({"method": "FedAdam"})")).checks.max_change_norm, 1e15);
+  EXPECT_EQ(taken(with(R"({"method": "FedAvg"})")).checks.max_change_norm, 0);
+  EXPECT_EQ(taken(with(R"({"method": "FedAdam"})", R"({"checks": {"max_change_norm": 0}})"))
+                .checks.max_change_norm,
+            0);
+}
+
+TEST(JobChecks, RulesOfPairsTakeAtMost2000Updates) {
+  const char* more = R"({"strategy": {"num_clients": 2001}, "round": {"min_updates": 9}})";
+  EXPECT_THAT(refusal(with(R"({"method": "Bulyan", "f": 1})", more)),
+              AllOf(HasSubstr("job.round.target_updates: 2001"), HasSubstr("2000")));
+  taken(with(R"({"method": "Bulyan", "f": 1})", R"({"strategy": {"num_clients": 2000}})"));
+  taken(with(R"({"method": "Median"})", more));
+}
+
 TEST(JobChecks, P28_TheDefaultOfMinUpdatesIsWhatTheRuleNeeds) {
   EXPECT_EQ(taken(with(R"({"method": "FedAvg"})")).round.min_updates, 5);
   EXPECT_EQ(taken(with(R"({"method": "Krum", "f": 3})")).round.min_updates, 9);
@@ -120,6 +159,7 @@ TEST(JobChecks, P28_RulesThatUndoLocalStepsWantPlainSgd) {
   const std::vector<std::pair<const char*, const char*>> refused = {
       {R"({"local": {"optimizer": {"type": "adam"}}})", "job.local.optimizer.type: adam"},
       {R"({"local": {"optimizer": {"type": "sgd", "lr": 0}}})", "job.local.optimizer.lr"},
+      {R"({"local": {"optimizer": {"type": "sgd", "lr": 1e-31}}})", "job.local.optimizer.lr"},
       {R"({"local": {"schedule": {"type": "cosine"}}})", "job.local.schedule.type: cosine"},
       {R"({"local": {"schedule": {"type": "step", "step_size": 5}}})",
        "job.local.schedule.type: step"},
@@ -209,6 +249,68 @@ TEST(JobChecks, EveryEncodingGoesWithEveryRule) {
               HasSubstr("job.encoding.fraction"));
   EXPECT_THAT(refusal(with(R"({"method": "FedAvg"})", R"({"encoding": {"format": "int4"}})")),
               HasSubstr("job.encoding.format"));
+}
+
+// A job over ten devices whose model is JSON.
+Json json_job(const std::string& more = "{}") {
+  Json job = Json::parse(
+      R"({"name": "a", "model": {"json": {"centres": [[0.5, 1], [2.5, 3]], "kind": "k-means"}},
+          "strategy": {"type": "Federated", "num_clients": 10, "rounds": 2,
+                       "aggregation": {"method": "JsonMean"}}})");
+  job.merge_patch(Json::parse(more));
+  return job;
+}
+
+TEST(JobChecks, AJsonStateGoesWithJsonMeanAndIsNotEvaluatedUnlessAsked) {
+  const JobDescription job = taken(json_job());
+  EXPECT_FALSE(job.evaluation.federated);
+  EXPECT_TRUE(taken(json_job(R"({"evaluation": {"federated": true}})")).evaluation.federated);
+  taken(json_job(R"({"encoding": {"format": "float32", "compression": "zstd"}})"));
+  Json statistics = json_job();
+  statistics["model"] = {{"statistics", {{"features", 4}, {"classes", 3}}}};
+  taken(statistics);
+  EXPECT_TRUE(taken(with(R"({"method": "FedAvg"})")).evaluation.federated);
+}
+
+TEST(JobChecks, P28_AJsonStateUnderAnotherRuleAndAGraphUnderJsonMeanAreRefusedNamingBoth) {
+  for (const char* method : {"FedAvg", "Median", "SCAFFOLD"}) {
+    Json job = json_job();
+    job["strategy"]["aggregation"] = {{"method", method}};
+    EXPECT_THAT(refusal(job),
+                AllOf(HasSubstr("job.strategy.aggregation.method: " + std::string(method)),
+                      HasSubstr("job.model"), HasSubstr("JsonMean")));
+  }
+  EXPECT_THAT(refusal(with(R"({"method": "JsonMean"})")),
+              AllOf(HasSubstr("job.strategy.aggregation.method: JsonMean"), HasSubstr("job.model"),
+                    HasSubstr("\"json\"")));
+}
+
+TEST(JobChecks, P28_WhatAJsonStateCannotHaveIsRefusedWithItsPath) {
+  for (const auto& [more, path] : std::vector<std::pair<const char*, const char*>>{
+           {R"({"encoding": {"format": "float16"}})", "job.encoding.format: float16"},
+           {R"({"encoding": {"format": "int8"}})", "job.encoding.format"},
+           {R"({"encoding": {"format": "top_k", "fraction": 0.5}})", "job.encoding.format"},
+           {R"({"encoding": {"format": "float32", "content": "delta"}})", "job.encoding.content"},
+           {R"({"checks": {"max_change_norm": 5}})", "job.checks.max_change_norm: 5"},
+           {R"({"evaluation": {"test_data": "csv:a.csv;target=b"}})", "job.evaluation.test_data"},
+           {R"({"model": {"json": {"centres": null, "kind": 2}, "more": 1}})", "job.model"},
+           {R"({"model": {"json": {"centres": null}}})", "job.model"}}) {
+    EXPECT_THAT(refusal(json_job(more)), HasSubstr(path)) << more;
+  }
+  // No number in it, one that no double holds, nested too deep, too long.
+  Json job = json_job();
+  job["model"]["json"] = {{"kind", "k-means"}};
+  EXPECT_THAT(refusal(job), HasSubstr("job.model: 0 parameters"));
+  job["model"]["json"] = {{"n", {9007199254740993}}};
+  EXPECT_THAT(refusal(job), AllOf(HasSubstr("job.model.json"), HasSubstr("\"/n/0\"")));
+  Json deep = 1;
+  for (int i = 0; i < 13; ++i) deep = Json::array({deep});
+  job["model"]["json"] = deep;
+  EXPECT_THAT(refusal(job), AllOf(HasSubstr("job.model.json"), HasSubstr("12 levels")));
+  job["model"]["json"] = std::vector<double>(kMaxModelBytes / 4 + 1, 0.0);
+  EXPECT_THAT(refusal(job), AllOf(HasSubstr("job.model"), HasSubstr("524288")));
+  job["model"] = {{"statistics", {{"features", 50'001}}}};
+  EXPECT_THAT(refusal(job), HasSubstr("job.model.statistics.features"));
 }
 
 }  // namespace

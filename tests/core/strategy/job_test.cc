@@ -37,6 +37,17 @@ std::string refusal(const Json& json) {
   return job.error().message;
 }
 
+TEST(Job, StrategiesThatTheServerDoesNotRunAreRefusedSayingWhatDoes) {
+  for (const char* strategy :
+       {R"({"type": "Local"})", R"({"type": "DataParallel", "num_replicas": 2})",
+        R"({"type": "Custom", "coordinator": "swarm"})"}) {
+    const std::string message = refusal(changed("/strategy", strategy));
+    EXPECT_THAT(message, AllOf(HasSubstr("job.strategy.type"), HasSubstr("InProcessContext"),
+                               HasSubstr("Federated")));
+    EXPECT_THAT(message, HasSubstr(Json::parse(strategy)["type"].get<std::string>()));
+  }
+}
+
 TEST(Job, DefaultsAreWrittenOutAndReadBackToTheSameJob) {
   const auto job = job_from_json(smallest());
   ASSERT_TRUE(job.has_value()) << job.error().message;
@@ -103,7 +114,7 @@ TEST(Job, EveryExampleOfTheDocumentationIsTaken) {
     EXPECT_TRUE(job.has_value()) << job.error().message;
     ++examples;
   }
-  EXPECT_EQ(examples, 2);
+  EXPECT_EQ(examples, 3);
 }
 
 TEST(Job, MissingFieldsAreNamed) {

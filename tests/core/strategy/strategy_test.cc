@@ -31,6 +31,42 @@ TEST(Strategy, ReadsBackWhatItWrites) {
   }
 }
 
+TEST(Strategy, EveryTypeReadsBackWhatItWrites) {
+  for (const char* text :
+       {R"({"type": "Local"})",
+        R"({"type": "DataParallel", "num_replicas": 3, "min_replicas": 2, "shares": [1, 2, 3],
+            "aggregation": {"method": "AllReduce"}})",
+        R"({"type": "DataParallel", "num_replicas": 3, "min_replicas": 3,
+            "aggregation": {"method": "ParameterServer", "max_staleness": 4}})",
+        R"({"type": "DataParallel", "num_replicas": 3, "min_replicas": 1,
+            "aggregation": {"method": "Decentralized", "topology": "star"}})",
+        R"({"type": "ModelParallel", "communication": {"method": "DataStore"},
+            "partitions": [{"node_ids": ["a", "b"], "target": "gpu"}]})",
+        R"({"type": "ModelParallel", "communication": {"method": "Direct"},
+            "partitions": [{"node_ids": ["a"], "target": "x"}, {"node_ids": ["b"], "target": "y"}]})",
+        R"({"type": "ModelParallel", "partitions": [{"node_ids": ["a"], "target": "x"}],
+            "communication": {"method": "Pipeline", "micro_batch_size": 4, "schedule": "1F1B"}})",
+        R"({"type": "PopulationBased", "population_size": 8, "generations": 10, "steps": 100,
+            "min_workers": 2, "search_space": {"optimizer.lr": {"type": "uniform", "low": 0.0,
+            "high": 1.0}},
+            "exploit": {"method": "Truncation", "fraction": 0.25, "copy_hyperparameters": true},
+            "explore": {"method": "Perturbation", "factor": 1.5}})",
+        R"({"type": "Custom", "coordinator": "swarm", "config": {"any": ["thing", 1, null]}})"}) {
+    const auto strategy = read(text);
+    ASSERT_TRUE(strategy.has_value()) << strategy.error().message;
+    EXPECT_EQ(to_json(*strategy), Json::parse(text));
+    EXPECT_EQ(type_of(*strategy), Json::parse(text)["type"].get<std::string>());
+  }
+}
+
+TEST(Strategy, FieldsThatATypeDoesNotHaveAreRefused) {
+  EXPECT_THAT(refusal(R"({"type": "Local", "num_replicas": 2})"), HasSubstr("num_replicas"));
+  EXPECT_THAT(refusal(R"({"type": "Custom", "coordinator": "swarm", "rounds": 2})"),
+              HasSubstr("rounds"));
+  EXPECT_THAT(refusal(R"({"type": "Custom", "coordinator": ""})"), HasSubstr("coordinator"));
+  EXPECT_THAT(refusal(R"({"type": "Custom"})"), HasSubstr("coordinator"));
+}
+
 TEST(Strategy, DefaultsAreFedAvgOverAllClients) {
   const auto strategy = read(R"({"type": "Federated", "num_clients": 3, "rounds": 2})");
   ASSERT_TRUE(strategy.has_value()) << strategy.error().message;
@@ -40,10 +76,13 @@ TEST(Strategy, DefaultsAreFedAvgOverAllClients) {
 }
 
 TEST(Strategy, TypesThatThisBuildDoesNotHaveAreRefusedListingTheKnownOnes) {
-  for (const char* type : {"DataParallel", "PopulationBased", "Local", "federated", ""}) {
+  for (const char* type : {"AllReduce", "Population", "local", "federated", ""}) {
     const std::string message =
         refusal(std::string(R"({"type": ")") + type + R"(", "num_replicas": 4})");
-    EXPECT_THAT(message, AllOf(HasSubstr("job.strategy.type"), HasSubstr("Federated")));
+    EXPECT_THAT(message,
+                AllOf(HasSubstr("job.strategy.type"), HasSubstr("Local"), HasSubstr("DataParallel"),
+                      HasSubstr("ModelParallel"), HasSubstr("Federated"),
+                      HasSubstr("PopulationBased"), HasSubstr("Custom")));
     EXPECT_THAT(message, HasSubstr(type));
     EXPECT_THAT(message, Not(HasSubstr("num_replicas"))) << "the type is the point, not its fields";
   }

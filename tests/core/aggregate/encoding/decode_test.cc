@@ -2,18 +2,23 @@
 
 #include <gmock/gmock.h>
 
+#include <chrono>
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <numeric>
 
+#include "core/aggregate/encoding/bodies.h"
 #include "core/base/zstd.h"
 #include "core/tensor/safetensors.h"
 #include "tests/core/aggregate/encoding/encoding_support.h"
+#include "tests/support/resident_memory.h"
 
 namespace muster {
 namespace {
 
 using namespace encodings;
+using ::testing::AllOf;
 using ::testing::AnyOf;
 using ::testing::HasSubstr;
 
@@ -225,6 +230,29 @@ TEST_F(Decode, TensorsThatDifferAreRefusedByName) {
               HasSubstr("dtype_mismatch"));
 }
 
+// Comparing each name with all others would take minutes.
+TEST_F(Decode, FiftyThousandTensorsInAnotherOrderAreOpenedAtOnce) {
+  std::vector<StateLayout::Entry> entries;
+  std::vector<Part> parts;
+  for (int i = 0; i < 50'000; ++i) {
+    const std::string name = "layer/of/a/model/of/many/tensors/" + std::to_string(i);
+    entries.push_back({name, {1}});
+    parts.push_back({name, Dtype::kF32, {1}, bytes_of(std::vector{static_cast<float>(i)})});
+  }
+  layout_ = *StateLayout::create(std::move(entries));
+  const Bytes body = file_of(parts);
+  const auto begin = std::chrono::steady_clock::now();
+  const auto values = open(body, kFloat32);
+  const auto taken = std::chrono::steady_clock::now() - begin;
+  ASSERT_TRUE(values) << values.error().message;
+  EXPECT_LT(taken, std::chrono::seconds(2));
+  const std::vector<float> all = all_of(**values);
+  EXPECT_EQ(all[static_cast<std::size_t>(layout_->find(parts[777].name)->offset)], 777.0F);
+  parts[40'000].dtype = Dtype::kI32;
+  const std::string said = refusal(file_of(parts), kFloat32);
+  EXPECT_THAT(said, AllOf(HasSubstr("dtype_mismatch"), HasSubstr(parts[40'000].name)));
+}
+
 TEST_F(Decode, AHeaderMuchLongerThanTheCanonicalOneIsRefused) {
   EXPECT_TRUE(open(shifted(good(kFloat32), 4000), kFloat32));
   EXPECT_THAT(refusal(shifted(good(kFloat32), 5000), kFloat32), HasSubstr("bad_header"));
@@ -277,6 +305,57 @@ TEST_F(Decode, TopKIsZeroButForTheValuesSent) {
   const auto values = open(top_k_body({0, 5, 11}), kTopK);
   ASSERT_TRUE(values) << values.error().message;
   EXPECT_EQ(all_of(**values), (std::vector<float>{2, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 2}));
+}
+
+// Around the stretches in which places are searched: dense, with holes of several stretches, with
+// nothing at an end.
+TEST_F(Decode, TopKOfManyStretchesIsWhatWasSent) {
+  constexpr std::int64_t kElements = 5 * kTopKStretch + 7;
+  layout_ = *StateLayout::create({{"a", {kElements}}});
+  for (const std::vector<std::int64_t>& sent : std::vector<std::vector<std::int64_t>>{
+           {0, 1, kTopKStretch - 1, kTopKStretch, 4 * kTopKStretch - 1, 5 * kTopKStretch + 6},
+           {2 * kTopKStretch + 1, 2 * kTopKStretch + 2, 2 * kTopKStretch + 9, 3 * kTopKStretch - 1,
+            3 * kTopKStretch, 3 * kTopKStretch + 1},
+           {kElements - 6, kElements - 5, kElements - 4, kElements - 3, kElements - 2,
+            kElements - 1}}) {
+    UpdateEncoding encoding = kTopK;
+    encoding.fraction = 5.5 / kElements;
+    const auto values = open(top_k_body({sent.begin(), sent.end()}, std::ssize(sent)), encoding);
+    ASSERT_TRUE(values) << values.error().message;
+    std::vector<float> wanted(kElements);
+    for (const std::int64_t index : sent) wanted[static_cast<std::size_t>(index)] = 2;
+    EXPECT_EQ(all_of(**values), wanted);
+    for (const std::int64_t index : sent) {
+      for (std::int64_t begin = std::max<std::int64_t>(index - 1, 0);
+           begin <= std::min(index + 1, kElements - 1); ++begin) {
+        float one = 77;
+        EXPECT_EQ(*(*values)->read(begin, 1, &one), wanted[static_cast<std::size_t>(begin)]);
+      }
+    }
+  }
+}
+
+// Wherever it was read, of any encoding.
+TEST_P(EveryBody, LeavesNoPageInMemoryOnceItIsReleased) {
+  if (GetParam().compressed) GTEST_SKIP() << "the same bodies, unpacked into files without a name";
+  constexpr std::int64_t kElements = 1'000'003;
+  const LayoutPtr layout = *StateLayout::create({{"a", {kElements}}});
+  const StateDict state = random_state(layout, 6);
+  const auto update = encode_update(GetParam(), StateDict(layout), state, nullptr, 1);
+  // Written in pieces that come into memory alone.
+  const auto file = folder_.path() / "body";
+  ASSERT_TRUE(write_file_durably(file, update->body));
+  const auto values = open_update(*MappedFile::open(file), GetParam(), layout, folder_.path());
+  ASSERT_TRUE(values) << values.error().message;
+  EXPECT_EQ(resident_bytes(file), 0U);
+  std::vector<float> scratch(2048);
+  for (const std::int64_t begin : {std::int64_t{0}, kElements / 3, kElements - 2048}) {
+    const float* read = (*values)->read(begin, 2048, scratch.data());
+    EXPECT_NE(std::accumulate(read, read + 2048, 0.0F), 0.0F);
+    EXPECT_GT(resident_bytes(file), 0U);
+    (*values)->release(begin, 2048);
+    EXPECT_EQ(resident_bytes(file), 0U) << "after " << begin;
+  }
 }
 
 TEST_F(Decode, TopKIndicesRiseAndStayInTheModel) {

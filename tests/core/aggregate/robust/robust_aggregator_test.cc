@@ -66,8 +66,8 @@ TEST_F(RobustAggregator, GivesTheSameBitsForAnyOrderNumberOfWorkersMergeAndResta
       for (int order = 0; order < 200; ++order) {
         random.shuffle(all);
         Workers workers(1 + order % 3);
-        auto whole = make_robust_aggregator(rule, base(content));
-        auto half = make_robust_aggregator(rule, base(content));
+        std::unique_ptr<Aggregator> whole = make_robust_aggregator(rule, base(content));
+        std::unique_ptr<Aggregator> half = make_robust_aggregator(rule, base(content));
         const std::size_t middle = random.below(all.size() + 1);
         for (std::size_t i = 0; i < all.size(); ++i) {
           const auto& into = order % 2 == 0 && i < middle ? half : whole;
@@ -76,7 +76,7 @@ TEST_F(RobustAggregator, GivesTheSameBitsForAnyOrderNumberOfWorkersMergeAndResta
         Bytes saved;
         if (order % 4 == 0) {
           saved = saved_bytes(*half);
-          half = *restore_robust_aggregator(rule, base(content), saved);
+          half = *restore_aggregator(rule, base(content), saved);
         }
         ASSERT_TRUE(whole->merge(*half).has_value());
         if (order % 5 == 0) {
@@ -250,8 +250,7 @@ TEST_F(RobustAggregator, SavesEveryFieldOfAContribution) {
   // The same from bytes that do not begin as floats have to, and saved once more.
   Bytes shifted(saved.size() + 1);
   std::memcpy(shifted.data() + 1, saved.data(), saved.size());
-  const auto restored =
-      restore_robust_aggregator(GeometricMedian{}, base(), ByteView(shifted).subspan(1));
+  const auto restored = restore_aggregator(GeometricMedian{}, base(), ByteView(shifted).subspan(1));
   ASSERT_TRUE(restored.has_value()) << restored.error().message;
   EXPECT_EQ(saved_bytes(**restored), saved);
 }
@@ -266,7 +265,7 @@ TEST_F(RobustAggregator, RestoresNothingButWhatItsOwnRuleSaved) {
   AggregationBase many = base();
   many.population = 2;
   const auto reason = [&](const AggregationSettings& rule, const AggregationBase& from) {
-    return restore_robust_aggregator(rule, from, saved).error().reason;
+    return restore_aggregator(rule, from, saved).error().reason;
   };
   EXPECT_EQ(reason(Krum{.f = 2}, base()), "other_rule");
   EXPECT_EQ(reason(Median{}, base()), "other_rule");
@@ -283,7 +282,7 @@ TEST_F(RobustAggregator, RefusesSavedBytesThatAreCutOffOrChanged) {
   }
   const Bytes saved = saved_bytes(*aggregator);
   const auto reason = [&](ByteView bytes) -> std::string {
-    const auto restored = restore_robust_aggregator(Median{}, base(), bytes);
+    const auto restored = restore_aggregator(Median{}, base(), bytes);
     if (restored) return "";
     EXPECT_EQ(restored.error().code, ErrorCode::kDataLoss);
     return restored.error().reason;

@@ -104,7 +104,7 @@ class GeometricMedianOf : public testing::Test {
     Workers all(workers);
     std::vector<float> out(states_.front().values().size());
     const WeiszfeldResult result =
-        geometric_median(rows_of(contributions_), weights_, settings, {}, nullptr, out, all);
+        geometric_median(rows_of(contributions_), weights_, settings, nullptr, out, all);
     EXPECT_TRUE(result.finite);
     if (iterations != nullptr) *iterations = result.iterations;
     return out;
@@ -175,7 +175,7 @@ TEST_F(GeometricMedianOf, ModelsFindsWhatIsNotFinite) {
   Workers workers;
   std::vector<float> out(5000);
   EXPECT_FALSE(
-      geometric_median(rows_of(contributions_), weights_, {}, {}, nullptr, out, workers).finite);
+      geometric_median(rows_of(contributions_), weights_, {}, nullptr, out, workers).finite);
 }
 
 }  // namespace
