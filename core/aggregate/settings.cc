@@ -49,6 +49,10 @@ std::int64_t fewest_contributors(const AggregationSettings& settings) {
 }
 
 Status check_contributors(const AggregationSettings& settings, std::int64_t n) {
+  const auto* trimmed = std::get_if<TrimmedMean>(&settings);
+  if (trimmed != nullptr && !(trimmed->beta < 0.5)) {
+    return insufficient(settings, n, "beta < 0.5, so that something is left");
+  }
   if (n >= fewest_contributors(settings)) return {};
   return std::visit(
       Overloaded{

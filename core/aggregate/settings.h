@@ -94,7 +94,7 @@ std::string describe(const AggregationSettings& settings);
 // number will do.
 std::int64_t fewest_contributors(const AggregationSettings& settings);
 // Errors: kFailedPrecondition, reason "insufficient_for_rule", naming n, the parameters and the
-// bound; also Multi-Krum with m > n and a trimmed mean that leaves nothing.
+// bound; also Multi-Krum with m > n and a trimmed mean with beta of 0.5 or more.
 Status check_contributors(const AggregationSettings& settings, std::int64_t n);
 
 }  // namespace muster

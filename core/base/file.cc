@@ -18,8 +18,11 @@
 namespace muster {
 namespace {
 
-// Touching a page of a mapped file maps its neighbours too (Linux: fault_around_bytes).
-constexpr std::size_t kWindow = std::size_t{64} << 10;
+// How far from a page of a mapped file Linux may map what it has of the file when that page is
+// touched: the 64 KiB of addresses around it (fault_around_bytes), and the whole of the pieces that
+// these lie in, which are no larger than what write_all writes at once.
+constexpr std::size_t kAround = std::size_t{128} << 10;
+constexpr std::size_t kPage = 4096;
 
 int open_at(const std::filesystem::path& path, int flags, mode_t mode = 0) {
   return uninterrupted([&] { return ::open(path.c_str(), flags | O_CLOEXEC, mode); });
@@ -179,15 +182,12 @@ MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
 }
 
 void MappedFile::release(std::size_t begin, std::size_t count) const {
-  // Whole windows of addresses, else pages behind would come back with each page that is touched
-  // after them, and stay.
+  // With what was mapped around them, which no later call might release.
   if (count == 0 || begin >= size_) return;
-  const auto base = reinterpret_cast<std::uintptr_t>(data_);
-  const std::uintptr_t end = base + size_;
-  const std::uintptr_t from = std::max((base + begin) / kWindow * kWindow, base);
-  const std::uintptr_t last = base + begin + std::min(count, size_ - begin);
-  const std::uintptr_t to = std::min((last + kWindow - 1) / kWindow * kWindow, end);
-  madvise(reinterpret_cast<void*>(from), to - from, MADV_DONTNEED);
+  const std::size_t first = (begin - std::min(begin, kAround)) / kPage * kPage;
+  const std::size_t last = begin + std::min(count, size_ - begin);
+  const std::size_t end = std::min(last + kAround, size_);
+  madvise(const_cast<std::byte*>(data_) + first, end - first, MADV_DONTNEED);
 }
 
 MappedFile::~MappedFile() {

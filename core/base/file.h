@@ -38,8 +38,9 @@ class MappedFile {
   ~MappedFile();
 
   ByteView bytes() const { return {data_, size_}; }
-  // The pages around [begin, begin + count), to whole windows of 64 KiB, are not needed soon: they
-  // no longer count to the process and are mapped again when they are touched. Any thread.
+  // The pages of [begin, begin + count), and what touching them brought in around them, are not
+  // needed soon: they no longer count to the process and are mapped again when they are touched.
+  // Any thread.
   void release(std::size_t begin, std::size_t count) const;
 
  private:
